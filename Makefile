@@ -1,0 +1,76 @@
+# Every procedure of the project is a target; `make` alone lists them.
+# `make demo` and `make test` need nothing but Python 3.11 or later: they set up .venv by themselves.
+
+# The first interpreter that is new enough. Another: make PYTHON=python3.12 …
+PYTHON ?= $(shell for p in python3.11 python3 python; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALLED := .venv/installed.stamp
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+WHEEL_ENV := build/wheel-venv
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-all check fmt fmt-check lint types bench golden reproduce wheel clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Make .venv and install the package in it, with all that developers need
+
+# Torch comes first and alone: only so does it come from the constraints, not from another package's wish.
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later was not found; name one: make PYTHON=…" >&2; exit 1; }
+	@echo "Setting up .venv (the first time takes a few minutes)"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@$(BIN)/python $(PIP_INSTALL) torch
+	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED) ## Factorize a few matrices, with and without the networks, and show what they gain
+	$(BIN)/factormer demo
+
+test: $(INSTALLED) ## Run the tests, all but the slow ones
+	$(PYTEST) -n 2
+
+test-all: $(INSTALLED) ## Run all tests, the slow ones too
+	$(PYTEST) -n 2 -m ""
+
+check: fmt-check lint types test ## All that must pass before a commit
+
+fmt: $(INSTALLED) ## Format the code and mend what lint can mend
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+fmt-check: $(INSTALLED) ## Fail if `make fmt` would change a file
+	$(BIN)/ruff format --check .
+
+lint: $(INSTALLED) ## Lint with ruff
+	$(BIN)/ruff check .
+
+types: $(INSTALLED) ## Check the types with pyright
+	$(BIN)/pyright
+
+bench: $(INSTALLED) ## Time the solvers against other packages
+	$(BIN)/factormer bench
+
+golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
+	$(PYTEST) -m "" -k golden --rewrite-golden
+	git diff --stat -- tests/golden
+
+reproduce: $(INSTALLED) ## Redraw the paper's figures: FIGURES="…" for some, FACTORMER_DATA=… for real data
+	$(BIN)/factormer reproduce $(FIGURES) $(if $(FACTORMER_DATA),--data "$(FACTORMER_DATA)")
+
+wheel: $(INSTALLED) ## Build the wheel, install it in a clean environment, list its models
+	rm -rf dist $(WHEEL_ENV)
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(BIN)/python -m venv $(WHEEL_ENV)
+	$(WHEEL_ENV)/bin/python $(PIP_INSTALL) torch
+	$(WHEEL_ENV)/bin/python $(PIP_INSTALL) dist/factormer-*.whl
+	cd build && wheel-venv/bin/python -W error -c 'import factormer; print(factormer.__file__)'
+	cd build && wheel-venv/bin/factormer models
+
+clean: ## Remove what was built and cached; .venv and runs/ stay
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

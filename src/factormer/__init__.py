@@ -1,0 +1,1 @@
+"""Nonnegative matrix factorization, made faster by a pretrained graph neural network."""

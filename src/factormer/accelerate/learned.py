@@ -1,0 +1,75 @@
+"""Where networks meet solvers: learned initialization (alg. 1) and acceleration (alg. 2).
+
+The networks were trained on matrices of mean 1, so V is divided by its mean on the way in and the
+factors are scaled back on the way out: both are free of the scale of V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from factormer.accelerate.base import Descent, Safeguard
+from factormer.factors import Factors, concatenate, where
+from factormer.initialize import NNDSVD, Initializer
+from factormer.nn.factormer import NFactormer
+from factormer.problem import Problem
+
+_BLOCK_ENTRIES = 2**24  # attention weights held at once where no gradient is wanted
+
+
+@dataclass(frozen=True)
+class LearnedInit:
+    """Refine another start by one pass of an N-Factormer (alg. 1)."""
+
+    model: NFactormer
+    base: Initializer = field(default_factory=NNDSVD)
+    safeguard: Safeguard = field(default_factory=Descent)
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        check_serves(self.model, problem, n_points=1)
+        x0 = self.base(problem, rng)
+        proposed = _apply(self.model, problem, x0)
+        accepted = self.safeguard.accept(problem, stepped=x0, proposed=proposed)
+        return where(accepted, proposed, x0)
+
+
+@dataclass(frozen=True)
+class LearnedAccelerator:
+    """Propose the N-Factormer of [x, x̂], the points before and after an iteration (alg. 2)."""
+
+    model: NFactormer
+
+    def init(self, problem: Problem, x0: Factors) -> None:
+        check_serves(self.model, problem, n_points=2)
+
+    def propose(
+        self, problem: Problem, memory: None, *, before: Factors, stepped: Factors
+    ) -> tuple[Factors, None]:
+        return _apply(self.model, problem, concatenate(before, stepped)), None
+
+
+def check_serves(model: NFactormer, problem: Problem, *, n_points: int) -> None:
+    """Raise with a sentence where the network was made for another rank or another use."""
+    config = model.config
+    if problem.rank != config.rank:
+        raise ValueError(
+            f"rank is {problem.rank}, but this network serves rank {config.rank} alone; "
+            f"choose rank {config.rank}, or init='nndsvd' and accelerator=None for any rank"
+        )
+    if config.n_points != n_points:
+        kinds = {1: "an initialization", 2: "an acceleration"}
+        raise ValueError(
+            f"{kinds[n_points]} network takes {n_points} point(s) and this one {config.n_points}; "
+            "choose an init-… model as init and an accel-… model as accelerator"
+        )
+
+
+def _apply(model: NFactormer, problem: Problem, x: Factors) -> Factors:
+    """The network at V / mean, in the network's own precision."""
+    normalized, mean = problem.normalized()
+    block = None
+    if not torch.is_grad_enabled():
+        block = max(1, _BLOCK_ENTRIES // (model.config.heads * max(problem.V.shape[-2:])))
+    return model(x.scale(1 / mean), normalized.V, block=block).scale(mean)

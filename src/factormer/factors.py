@@ -1,0 +1,40 @@
+"""Points of the factorisation problem.  Shapes: m rows, n columns, r rank, *b batch axes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+class Factors(NamedTuple):
+    """A point (W, H); the approximation it stands for is W Hᵀ (eq. 1)."""
+
+    W: Float[Tensor, "*b m r"]
+    H: Float[Tensor, "*b n r"]
+
+    def swap(self) -> Factors:
+        """The same point of the transposed problem Vᵀ ≈ H Wᵀ (eq. 7)."""
+        return Factors(self.H, self.W)
+
+    def scale(self, c: float | Float[Tensor, "*b"]) -> Factors:
+        """The point √c·(W, H), whose product is c·W Hᵀ."""
+        root = torch.as_tensor(c, dtype=self.W.dtype, device=self.W.device).sqrt()[..., None, None]
+        return Factors(root * self.W, root * self.H)
+
+    def detach(self) -> Factors:
+        """The same numbers, outside any graph of gradients."""
+        return Factors(self.W.detach(), self.H.detach())
+
+
+def where(mask: Bool[Tensor, "*b"], a: Factors, b: Factors) -> Factors:
+    """Take each member of the batch from `a` where `mask` holds, else from `b`."""
+    mask = mask[..., None, None]
+    return Factors(torch.where(mask, a.W, b.W), torch.where(mask, a.H, b.H))
+
+
+def concatenate(a: Factors, b: Factors) -> Factors:
+    """Put two points side by side, [W_a, W_b] and [H_a, H_b] (alg. 2)."""
+    return Factors(torch.cat([a.W, b.W], dim=-1), torch.cat([a.H, b.H], dim=-1))

@@ -1,0 +1,1 @@
+"""The networks; they know matrices and factors, and no solver."""

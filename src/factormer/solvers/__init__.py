@@ -1,0 +1,1 @@
+"""Iterative solvers of the factorisation problem, and the one loop that runs them."""

@@ -1,0 +1,80 @@
+"""One training run as a frozen value, and its strict TOML reader."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from factormer.nn.factormer import ModelConfig
+
+Objective = Literal["squared", "log"]
+Schedule = Literal["restarts", "cosine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One training run: the same config gives the same weights.
+
+    The defaults are the paper's recipe for the learned initialization (app. A); what the paper
+    leaves open says so.
+    """
+
+    name: str
+    model: ModelConfig = field(default_factory=ModelConfig)
+    warm_start: str = ""  # a weights file, relative to the config, to begin from
+
+    copies: int = 1  # how many times the 15 000 matrices of the paper's table, all different
+    sigma: float = 0.01  # noise (sec. 6.1)
+    n_steps: int = 5  # T of eq. 17; open for the initialization model
+    n_accel: int = 5  # accelerated iterations among them (alg. 2)
+    curriculum_epochs: int = 0  # one more accelerated iteration every so many epochs; 0: all at once
+    objective: Objective = "squared"  # eq. 17 on the loss, or on log RMSE
+    gamma: float = 0.2  # discount of earlier iterates (eq. 17)
+
+    epochs: int = 15
+    batch: int = 1
+    lr: float = 1e-4  # 1e-5 for the acceleration model
+    lr_decay: float = 0.9  # of the base rate, an epoch
+    schedule: Schedule = "restarts"  # cosine to zero in each epoch, or once over the run
+    warmup: int = 0  # optimiser steps of linear warm-up
+    weight_decay: float = 0.01  # open: AdamW's default
+    clip: float = 0.0  # norm of the gradient; 0: not clipped, as in the paper
+    ema: float = 0.0  # decay of the averaged weights that are kept; 0: the last weights
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("objective", Objective), ("schedule", Schedule)):
+            if (value := getattr(self, name)) not in get_args(allowed):
+                options = ", ".join(get_args(allowed))
+                raise ValueError(f"{name} is {value!r}; choose one of {options}")
+        for name in ("copies", "n_steps", "n_accel", "epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a config; an unknown key is an error, so that a typo cannot pass for a default."""
+        try:
+            options = tomllib.loads(path.read_text())
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path} is not valid TOML: {error}") from error
+        model = options.pop("model", {})
+        _check_keys(path, model, ModelConfig, table="[model] ")
+        _check_keys(path, options, cls)
+        if not options.get("name"):
+            raise ValueError(f"{path}: no name; add name = 'my-model', the name of the weights")
+        return cls(model=ModelConfig(**model), **options)
+
+    def n_accel_at(self, epoch: int) -> int:
+        """The curriculum: start from one accelerated iteration, add one at a time."""
+        if not self.curriculum_epochs:
+            return self.n_accel
+        return min(self.n_accel, 1 + epoch // self.curriculum_epochs)
+
+
+def _check_keys(path: Path, options: dict[str, Any], cls: type, *, table: str = "") -> None:
+    known = {f.name for f in fields(cls)} - {"model"}
+    if unknown := options.keys() - known:
+        raise ValueError(f"{path}: unknown {table}{sorted(unknown)}; options are {sorted(known)}")

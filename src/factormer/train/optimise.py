@@ -1,0 +1,141 @@
+"""One optimiser step: gradient, clipping, AdamW, averaged weights; replayed as a CUDA graph.
+
+On a GPU these small networks are bound by the launching of kernels. Batches of one padded shape
+repeat the same kernels, so the whole step is recorded once per shape and then replayed.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.factors import Factors
+from factormer.matrix import Dense
+from factormer.nn.factormer import NFactormer
+from factormer.problem import Problem
+from factormer.train.config import TrainConfig
+from factormer.train.objective import unrolled_loss
+from factormer.train.rollout import rollout
+from factormer.train.synthetic import Stack
+
+
+class Learner:
+    """A network, its optimiser and its average: all that changes in training."""
+
+    def __init__(self, model: NFactormer, config: TrainConfig):
+        self.config, self.model = config, model
+        self.average = copy.deepcopy(model).requires_grad_(False)
+        self.on_gpu = next(model.parameters()).is_cuda
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=torch.tensor(config.lr, device="cuda") if self.on_gpu else config.lr,
+            weight_decay=config.weight_decay,
+            fused=self.on_gpu,
+            capturable=self.on_gpu,
+        )
+        self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
+
+    def step(self, batch: Stack, *, n_accel: int, lr: float) -> Float[Tensor, ""]:
+        """Take one step on a batch; return its loss."""
+        for group in self.optimizer.param_groups:
+            group["lr"].fill_(lr) if self.on_gpu else group.update(lr=lr)
+        return self._replay(batch, n_accel) if self.on_gpu else self._step(batch, n_accel)
+
+    def _step(self, batch: Stack, n_accel: int) -> Tensor:
+        config = self.config
+        points = rollout(self.model, batch.problem, batch.x0, n_accel=n_accel)
+        trajectory = [next(points) for _ in range(config.n_steps)]
+        loss = unrolled_loss(
+            batch.problem, trajectory, gamma=config.gamma, objective=config.objective
+        )
+        self.optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        self._condition_gradients()
+        self.optimizer.step()
+        self._update_average()
+        return loss.detach()
+
+    def _condition_gradients(self) -> None:
+        """Clip the norm; a gradient that is not finite becomes zero, and the step is skipped."""
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        factor = (self.config.clip or math.inf) / norm.clamp(min=1e-30)
+        factor = torch.where(norm.isfinite(), factor.clamp(max=1), 0)
+        for gradient in gradients:
+            gradient.nan_to_num_(0, 0, 0).mul_(factor)
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        averages, weights = list(self.average.parameters()), list(self.model.parameters())
+        torch._foreach_lerp_(averages, weights, 1 - self.config.ema)
+
+    def _replay(self, batch: Stack, n_accel: int) -> Tensor:
+        inputs = _tensors(batch)
+        key = (n_accel, *(t.shape for t in inputs))
+        if key not in self._graphs:
+            self._graphs[key] = self._record(inputs, batch.problem.rank, n_accel)
+        graph, static, loss = self._graphs[key]
+        for target, source in zip(static, inputs, strict=True):
+            target.copy_(source)
+        graph.replay()
+        return loss
+
+    def _record(
+        self, inputs: list[Tensor], rank: int, n_accel: int
+    ) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
+        """Record a step; warming up changes the weights, so they are put back afterwards."""
+        static = [t.clone() for t in inputs]
+        batch = _stack(static, rank)
+        before = copy.deepcopy(self.state())
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                self._step(batch, n_accel)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            loss = self._step(batch, n_accel)
+        self.restore(before)
+        return graph, static, loss
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, as plain tensors and numbers."""
+        return {
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict()["state"],
+        }
+
+    @torch.no_grad()
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to a state, in place, so that recorded graphs stay valid."""
+        self.model.load_state_dict(state["model"])
+        self.average.load_state_dict(state["average"])
+        moments = self.optimizer.state
+        for index, parameter in enumerate(self.model.parameters()):
+            saved = state["optimizer"].get(index)
+            if parameter not in moments:
+                if saved is not None:
+                    moments[parameter] = {k: v.clone() for k, v in saved.items()}
+                continue
+            for name, tensor in moments[parameter].items():
+                tensor.copy_(saved[name]) if saved is not None else tensor.zero_()
+
+
+def _tensors(batch: Stack) -> list[Tensor]:
+    V = batch.problem.V
+    assert isinstance(V, Dense)
+    assert V.rows is not None
+    assert V.cols is not None
+    return [V.entries, V.rows, V.cols, *batch.x0]
+
+
+def _stack(tensors: list[Tensor], rank: int) -> Stack:
+    entries, rows, cols, W, H = tensors
+    return Stack(Problem(Dense(entries, rows, cols), rank), Factors(W, H))

@@ -1,0 +1,113 @@
+"""The synthetic matrices of sec. 6.1 and app. C: V = W Hᵀ + N, exponential factors, mean 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from factormer.factors import Factors
+from factormer.initialize import NNDSVD
+from factormer.matrix import Dense
+from factormer.problem import Problem
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """`count` matrices whose numbers of rows and columns are uniform in closed ranges."""
+
+    count: int
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+
+
+TRAINING = (  # the table of app. C
+    SizeClass(10_000, (10, 35), (10, 35)),
+    SizeClass(2_000, (30, 70), (30, 70)),
+    SizeClass(1_500, (30, 100), (10, 35)),
+    SizeClass(1_500, (10, 35), (30, 100)),
+)
+VALIDATION = {  # sec. 6.1, free of noise
+    "small": SizeClass(128, (15, 35), (15, 35)),
+    "large": SizeClass(128, (50, 200), (50, 200)),
+}
+
+
+class Stack(NamedTuple):
+    """Problems of mixed size padded with zeros to one shape, each with its start."""
+
+    problem: Problem
+    x0: Factors
+
+    def __len__(self) -> int:
+        return self.problem.V.shape[0]
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Stack:
+        """The same problems elsewhere."""
+        V = self.problem.V
+        assert isinstance(V, Dense)
+        masks = [None if mask is None else mask.to(device) for mask in (V.rows, V.cols)]
+        problem = Problem(Dense(V.entries.to(device, dtype), *masks), self.problem.rank)
+        return Stack(problem, Factors(*(F.to(device, dtype) for F in self.x0)))
+
+    def select(self, index: Int[Tensor, " k"], *, crop: bool) -> Stack:
+        """Some of the problems; with `crop`, padded no further than the largest of them needs."""
+        V = self.problem.V
+        assert isinstance(V, Dense)
+        assert V.rows is not None
+        assert V.cols is not None
+        rows, cols = V.rows[index], V.cols[index]
+        m = int(rows.sum(-1).max()) if crop else rows.shape[-1]
+        n = int(cols.sum(-1).max()) if crop else cols.shape[-1]
+        entries = V.entries[index, :m, :n]
+        x0 = Factors(self.x0.W[index, :m], self.x0.H[index, :n])
+        return Stack(Problem(Dense(entries, rows[:, :m], cols[:, :n]), self.problem.rank), x0)
+
+
+def sample(size: SizeClass, rank: int, sigma: float, rng: torch.Generator) -> Dense:
+    """Draw a class of matrices, padded with zeros to its largest shape.
+
+    λ = 1/√r is the mean of the exponential factors, so that E[V] = r·λ² = 1 (18). Noise can make
+    an entry negative: it is clipped at zero.
+    """
+    k, m, n = size.count, size.rows[1], size.cols[1]
+    on = {"generator": rng, "device": rng.device}
+    rows = _leading(torch.randint(size.rows[0], m + 1, (k, 1), **on), m)
+    cols = _leading(torch.randint(size.cols[0], n + 1, (k, 1), **on), n)
+    scale = rank**-0.5
+    W, H = (torch.empty(k, s, rank, device=rng.device).exponential_(generator=rng) for s in (m, n))
+    V = (scale * W) @ (scale * H).mT + sigma * torch.randn(k, m, n, **on)
+    return Dense(V.clamp(min=0) * rows[:, :, None] * cols[:, None, :], rows, cols)
+
+
+def _leading(sizes: Int[Tensor, "k 1"], longest: int) -> Tensor:
+    return torch.arange(longest, device=sizes.device) < sizes  # (k, longest)
+
+
+def stack(size: SizeClass, rank: int, sigma: float, rng: torch.Generator) -> Stack:
+    """Draw a class of matrices, each with its NNDSVD start, in pieces that fit in memory."""
+    pieces = []
+    for start in range(0, size.count, 4096):
+        piece = SizeClass(min(4096, size.count - start), size.rows, size.cols)
+        problem = Problem(sample(piece, rank, sigma, rng), rank)
+        pieces.append((problem.V, NNDSVD()(problem, rng)))
+    V = Dense(*(torch.cat([getattr(V, a) for V, _ in pieces]) for a in ("entries", "rows", "cols")))
+    x0 = Factors(*(torch.cat(parts) for parts in zip(*(x for _, x in pieces), strict=True)))
+    return Stack(Problem(V, rank), x0)
+
+
+def training_set(rank: int, sigma: float, copies: int, rng: torch.Generator) -> list[Stack]:
+    """The 15 000 training matrices of app. C, or a multiple of them."""
+    classes = [SizeClass(copies * c.count, c.rows, c.cols) for c in TRAINING]
+    return [stack(c, rank, sigma, rng) for c in classes]
+
+
+def validation_set(name: str, rank: int = 10) -> Stack:
+    """One of the two fixed validation sets of 128 matrices, in float64."""
+    rng = torch.Generator().manual_seed(sorted(VALIDATION).index(name) + 20_220)
+    V = sample(VALIDATION[name], rank, 0.0, rng)
+    problem = Problem(Dense(V.entries.double(), V.rows, V.cols), rank)
+    return Stack(problem, NNDSVD()(problem, rng))

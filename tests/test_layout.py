@@ -1,0 +1,157 @@
+"""The architecture: imports point one way, files stay short, importing the package does nothing."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "factormer"
+FILES = sorted(SRC.rglob("*.py"))
+MAX_LINES = 350
+
+# A module may import those of lower rank, and itself if it is a package; equals are siblings.
+RANKS = {
+    "factors": 0,
+    "matrix": 1,
+    "problem": 2,
+    "initialize": 3,
+    "solvers": 3,
+    "nn": 3,
+    "graphs": 3,
+    "accelerate": 4,
+    "solve": 5,
+    "train": 6,
+    "presets": 6,
+    "estimator": 7,
+    "plot": 7,
+    "datasets": 7,
+    "__init__": 8,  # the public names
+    "reproduce": 9,
+    "cli": 10,
+}
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(SRC))
+
+
+def unit_of(file: Path) -> str:
+    """The module or subpackage, directly in factormer, that a file belongs to."""
+    return file.relative_to(SRC).with_suffix("").parts[0]
+
+
+def imported_units(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield line and unit of each import from factormer, wherever in the source it stands.
+
+    `package` is the dotted name of the package that the source is in, split at its dots.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base += tuple(node.module.split(".")) if node.module else ()
+            names = [(*base, alias.name) for alias in node.names]
+        else:
+            continue
+        for root, *path in names:
+            if root == "factormer":
+                unit = path[0] if path else "__init__"
+                is_unit = unit in RANKS or (SRC / unit).is_dir() or (SRC / f"{unit}.py").exists()
+                yield node.lineno, unit if is_unit else "__init__"
+
+
+def rank_of(unit: str) -> int:
+    assert unit in RANKS, (
+        f"factormer.{unit} has no place in the dependency order; "
+        f"give it a rank in RANKS of tests/test_layout.py and in CONTRIBUTING.md"
+    )
+    return RANKS[unit]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_imports_point_down(file):
+    unit = unit_of(file)
+    package = ("factormer", *file.relative_to(SRC).parent.parts)
+    wrong = [
+        f"{name_of(file)}:{line}: {unit} must not import {other}"
+        for line, other in imported_units(file.read_text(encoding="utf-8"), package)
+        if other != unit and rank_of(other) >= rank_of(unit)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_module_has_a_rank(file):
+    rank_of(unit_of(file))
+
+
+@pytest.mark.parametrize(
+    ("source", "package", "expected"),
+    [
+        ("import factormer.solvers.hals", "factormer", "solvers"),
+        ("from factormer.nn import zoo", "factormer.train", "nn"),
+        ("from factormer import problem", "factormer", "problem"),
+        ("from factormer import NMF", "factormer", "__init__"),
+        ("import factormer", "factormer", "__init__"),
+        ("from . import problem", "factormer", "problem"),
+        ("from .base import iterate", "factormer.solvers", "solvers"),
+        ("from ..nn.zoo import load", "factormer.accelerate", "nn"),
+        ("def f():\n    from factormer.solve import Trace", "factormer", "solve"),
+    ],
+)
+def test_every_way_to_import_is_seen(source, package, expected):
+    assert [unit for _, unit in imported_units(source, tuple(package.split(".")))] == [expected]
+
+
+def test_imports_of_others_are_not_ours():
+    assert not list(imported_units("import torch\nfrom factormer_extras import x", ("factormer",)))
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_file_is_short(file):
+    n_lines = len(file.read_text(encoding="utf-8").splitlines())
+    assert n_lines <= MAX_LINES, f"{name_of(file)} has {n_lines} lines; split it by its jobs"
+
+
+# Torch comes first: what it does on import is not ours.
+IMPORT_AND_REPORT = """
+import json, sys, torch
+opened, before = [], torch.get_rng_state()
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+import factormer
+print(json.dumps({
+    "modules": sorted({name.partition(".")[0] for name in sys.modules}),
+    "weights": [path for path in opened if path.endswith(".safetensors")],
+    "seeded": not torch.equal(before, torch.get_rng_state()),
+    "cuda": torch.cuda.is_initialized(),
+    "group": torch.distributed.is_available() and torch.distributed.is_initialized(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_import() -> dict:
+    """What `import factormer` did in a process of its own."""
+    command = [sys.executable, "-c", IMPORT_AND_REPORT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "torch_geometric", "typer"])
+def test_import_leaves_optional_packages_alone(fresh_import, module):
+    assert module not in fresh_import["modules"]
+
+
+def test_import_reads_no_weights(fresh_import):
+    assert fresh_import["weights"] == []
+
+
+@pytest.mark.parametrize("effect", ["seeded", "cuda", "group"])
+def test_import_has_no_side_effect(fresh_import, effect):
+    assert not fresh_import[effect]
