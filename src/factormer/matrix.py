@@ -54,6 +54,14 @@ class Matrix(Protocol):
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]: ...
 
 
+def n_entries(V: Matrix) -> Float[Tensor, "*b"]:
+    """The number of real entries m·n of each matrix, padding left out."""
+    *batch, m, n = V.shape
+    rows = torch.tensor(m) if V.rows is None else V.rows.sum(-1)
+    cols = torch.tensor(n) if V.cols is None else V.cols.sum(-1)
+    return (rows * cols).to(device=V.device, dtype=V.dtype).expand(batch)
+
+
 @dataclass(frozen=True, eq=False)
 class Dense:
     """A dense matrix, or a stack of equal (or equally padded) shape."""

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.matrix import Matrix
+from factormer.matrix import Matrix, n_entries
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,17 +28,9 @@ class Problem:
         """The transposed problem Vᵀ ≈ H Wᵀ, with the same loss at the swapped point (eq. 7)."""
         return Problem(self.V.T, self.rank)
 
-    @property
-    def sizes(self) -> Float[Tensor, "*b"]:
-        """The number of real entries m·n of each matrix, padding left out."""
-        *batch, m, n = self.V.shape
-        rows = torch.tensor(m) if self.V.rows is None else self.V.rows.sum(-1)
-        cols = torch.tensor(n) if self.V.cols is None else self.V.cols.sum(-1)
-        return (rows * cols).to(device=self.V.device, dtype=self.V.dtype).expand(batch)
-
     def mean(self) -> Float[Tensor, "*b"]:
         """The mean entry of each matrix."""
-        return self.V.total() / self.sizes
+        return self.V.total() / n_entries(self.V)
 
     def normalized(self) -> tuple[Problem, Float[Tensor, "*b"]]:
         """The problem of V divided by its mean, as the paper trains and tests on, and that mean.
@@ -55,15 +47,15 @@ class Problem:
 
     def rmse(self, x: Factors) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖ / √(mn), the error of an entry (eq. 23)."""
-        return (self.V.sq_error(x) / self.sizes).sqrt()
+        return (self.V.sq_error(x) / n_entries(self.V)).sqrt()
 
     def stationarity(self, x: Factors) -> Float[Tensor, "*b"]:
         """Norm of the projected gradient: zero just where no feasible direction descends.
 
         The gradient by H is H WᵀW − VᵀW; where H is zero only its negative part counts.
         """
-        halves = [_projected_gradient(self.V, *x), _projected_gradient(self.V.T, *x.swap())]
-        return sum(g.square().sum(dim=(-2, -1)) for g in halves).sqrt()
+        by_H, by_W = _projected_gradient(self.V, *x), _projected_gradient(self.V.T, *x.swap())
+        return (by_H.square().sum(dim=(-2, -1)) + by_W.square().sum(dim=(-2, -1))).sqrt()
 
 
 def _projected_gradient(

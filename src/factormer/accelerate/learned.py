@@ -13,7 +13,7 @@ import torch
 from factormer.accelerate.base import Descent, Safeguard
 from factormer.factors import Factors, concatenate, where
 from factormer.initialize import NNDSVD, Initializer
-from factormer.nn.factormer import NFactormer
+from factormer.nn.refining import Network
 from factormer.problem import Problem
 
 _BLOCK_ENTRIES = 2**24  # attention weights held at once where no gradient is wanted
@@ -23,7 +23,7 @@ _BLOCK_ENTRIES = 2**24  # attention weights held at once where no gradient is wa
 class LearnedInit:
     """Refine another start by one pass of an N-Factormer (alg. 1)."""
 
-    model: NFactormer
+    model: Network
     base: Initializer = field(default_factory=NNDSVD)
     safeguard: Safeguard = field(default_factory=Descent)
 
@@ -39,7 +39,7 @@ class LearnedInit:
 class LearnedAccelerator:
     """Propose the N-Factormer of [x, x̂], the points before and after an iteration (alg. 2)."""
 
-    model: NFactormer
+    model: Network
 
     def init(self, problem: Problem, x0: Factors) -> None:
         check_serves(self.model, problem, n_points=2)
@@ -50,7 +50,7 @@ class LearnedAccelerator:
         return _apply(self.model, problem, concatenate(before, stepped)), None
 
 
-def check_serves(model: NFactormer, problem: Problem, *, n_points: int) -> None:
+def check_serves(model: Network, problem: Problem, *, n_points: int) -> None:
     """Raise with a sentence where the network was made for another rank or another use."""
     config = model.config
     if problem.rank != config.rank:
@@ -66,7 +66,7 @@ def check_serves(model: NFactormer, problem: Problem, *, n_points: int) -> None:
         )
 
 
-def _apply(model: NFactormer, problem: Problem, x: Factors) -> Factors:
+def _apply(model: Network, problem: Problem, x: Factors) -> Factors:
     """The network at V / mean, in the network's own precision."""
     normalized, mean = problem.normalized()
     block = None

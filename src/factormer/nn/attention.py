@@ -30,7 +30,15 @@ class EdgeAttention(nn.Module):
     one. The slow twin is `tests/reference.py`, message passing that builds every ẽᵢⱼ.
     """
 
-    def __init__(self, width: int, heads: int, *, n_scalars: int = 1, scale_by_width: bool = False):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        n_edges: int = 1,
+        n_carried: int = 0,
+        scale_by_width: bool = False,
+    ):
         super().__init__()
         if width % heads:
             raise ValueError(f"width {width} is not a multiple of heads {heads}; choose one that is")
@@ -38,8 +46,8 @@ class EdgeAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.node_key = nn.Linear(width, width, bias=False)
         self.node_value = nn.Linear(width, width)
-        self.edge_key = nn.Linear(width + n_scalars, width, bias=False)
-        self.edge_value = nn.Linear(width + n_scalars, width, bias=False)
+        self.edge_key = nn.Linear(width + n_edges, width, bias=False)
+        self.edge_value = nn.Linear(width + n_edges * (1 + n_carried), width, bias=False)
         self.temperature = math.sqrt(width if scale_by_width else width // heads)
 
     def forward(
@@ -48,45 +56,54 @@ class EdgeAttention(nn.Module):
         tgt: Float[Tensor, "*b n d"],
         edges: Sequence[Matrix],
         *,
+        carried: Float[Tensor, "*b m r"] | None = None,
         block: int | None = None,
     ) -> Float[Tensor, "*b n d"]:
         """Messages to the targets; each matrix of `edges` has targets as rows, sources as columns.
 
-        Targets are taken `block` at a time, which bounds memory where no gradient is wanted.
+        Edges also bring Eᵢⱼ·cᵢ where sources carry vectors cᵢ. Targets are taken `block` at a time, which bounds memory where no gradient is wanted.
         """
         blocks = zip(*(E.blocks(block) for E in edges), strict=True)
         messages = [
-            self._messages(src, tgt[..., rows[0][0], :], [E for _, E in rows], edges[0].cols)
+            self._messages(src, tgt[..., rows[0][0], :], [E for _, E in rows], carried, edges[0].cols)
             for rows in blocks
         ]
         return torch.cat(messages, dim=-2) if len(messages) > 1 else messages[0]
 
     def _messages(
-        self, src: Tensor, tgt: Tensor, edges: Sequence[Tensor], real: Tensor | None
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        edges: Sequence[Tensor],
+        carried: Tensor | None,
+        real: Tensor | None,
     ) -> Float[Tensor, "*b n d"]:
         d, h = tgt.shape[-1], self.heads
-        q = _split(self.query(tgt) / self.temperature, h)  # (h, n, k)
-        Kn = self.node_key.weight.view(h, -1, d)  # (h, k, d)
-        Ke = self.edge_key.weight.view(h, d // h, -1)  # (h, k, d + s)
         x_j = tgt.unsqueeze(-3)  # (1, n, d)
-        x_i = src.unsqueeze(-3)  # (1, m, d)
-
-        folded = q @ Kn + x_j * (q @ Ke[..., :d])  # (h, n, d)
-        scalar = q @ Ke[..., d:]  # (h, n, s)
-        logits = folded @ x_i.mT  # (h, n, m)
-        for e, E in enumerate(edges):
-            logits = logits + scalar[..., e : e + 1] * E.unsqueeze(-3)
+        q = (self.query(tgt) / self.temperature).unflatten(-1, (h, -1))  # (n, h, k)
+        folded = torch.einsum("...nhk,hke->...hne", q, self._by_head(self.node_key, self.edge_key))
+        node, edge, scalars = folded.split([d, d, len(edges)], dim=-1)  # (h, n, d), …, (h, n, s)
+        logits = _per_source(node + x_j * edge, src.mT)  # (h, n, m)
+        for scalar, E in zip(scalars.unbind(-1), edges, strict=True):
+            logits = torch.addcmul(logits, scalar[..., None], E.unsqueeze(-3))
         if real is not None:
             logits = logits.masked_fill(~real[..., None, None, :], -torch.inf)
         alpha = torch.softmax(logits, dim=-1)  # (13), over sources i
 
-        z = alpha @ x_i  # (h, n, d)
-        s = torch.stack([(alpha * E.unsqueeze(-3)).sum(dim=-1) for E in edges], dim=-1)  # (h, n, s)
-        Vn = self.node_value.weight.view(h, -1, d).mT  # (h, d, k)
-        Ve = self.edge_value.weight.view(h, d // h, -1).mT  # (h, d + s, k)
-        message = z @ Vn + (z * x_j) @ Ve[:, :d] + s @ Ve[:, d:]  # (14), (h, n, k)
-        return message.transpose(-3, -2).flatten(-2) + self.node_value.bias
+        z = _per_source(alpha, src)  # (h, n, d)
+        ones = torch.ones_like(src[..., :1])
+        sent = ones if carried is None else torch.cat([ones, carried], dim=-1)  # (m, 1 + r)
+        s = [_per_source(alpha * E.unsqueeze(-3), sent) for E in edges]  # (h, n, 1 + r) each
+        unfolded = torch.cat([z, z * x_j, *s], dim=-1)  # (h, n, 2d + s)
+        values = self._by_head(self.node_value, self.edge_value)
+        message = torch.einsum("...hne,hke->...nhk", unfolded, values)  # (14)
+        return message.flatten(-2) + self.node_value.bias
+
+    def _by_head(self, node: nn.Linear, edge: nn.Linear) -> Float[Tensor, "h k e"]:
+        """Weights of xᵢ, of xᵢ ⊙ xⱼ and of the scalars side by side, e = 2d + s."""
+        return torch.cat([node.weight, edge.weight], dim=-1).unflatten(0, (self.heads, -1))
 
 
-def _split(x: Float[Tensor, "*b n d"], heads: int) -> Float[Tensor, "*b h n k"]:
-    return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+def _per_source(a: Float[Tensor, "*b h n p"], B: Float[Tensor, "*b p q"]) -> Float[Tensor, "*b h n q"]:
+    """A product with what all heads share, as one matrix product a batch member."""
+    return (a.flatten(-3, -2) @ B).unflatten(-2, a.shape[-3:-1])

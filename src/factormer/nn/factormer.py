@@ -9,22 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix
+from factormer.matrix import Matrix
 from factormer.nn.attention import EdgeAttention
 
-Edges = Literal["value", "value+residual"]
-Output = Literal["replace", "correct"]
+Variant = Literal["paper", "refining"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """One network. The defaults are the paper's learned initialization at rank 10."""
 
+    variant: Variant = "paper"  # NFactormer, or RefiningFactormer
     rank: int = 10
     n_points: int = 1  # points side by side at the input: 1 (alg. 1), 2 for [x, x̂] (alg. 2)
     width: int = 100
@@ -32,14 +31,16 @@ class ModelConfig:
     n_pairs: int = 4  # N: weight sets, each applied once in either direction
     ffn_width: int = 400  # not given in the paper
     scale_by_width: bool = False  # softmax scale √d instead of √(d/heads)
-    edges: Edges = "value"  # edge scalars: Vᵢⱼ, or Vᵢⱼ and the residual of the input point
-    output: Output = "replace"  # ReLU(Δ) as in the paper, or ReLU(x + Δ)
 
     def __post_init__(self) -> None:
-        for name, allowed in (("edges", get_args(Edges)), ("output", get_args(Output))):
-            if getattr(self, name) not in allowed:
-                value = getattr(self, name)
-                raise ValueError(f"{name} is {value!r}; choose one of {', '.join(allowed)}")
+        if self.variant not in get_args(Variant):
+            options = ", ".join(get_args(Variant))
+            raise ValueError(f"variant is {self.variant!r}; choose one of {options}")
+        if self.n_points not in (1, 2):
+            raise ValueError(f"n_points is {self.n_points}; 1 initializes and 2 accelerates")
+        for name in ("rank", "width", "heads", "n_pairs", "ffn_width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
 
 class FactormerLayer(nn.Module):
@@ -48,11 +49,15 @@ class FactormerLayer(nn.Module):
     That norm would erase the scale of the rows, which the factors need.
     """
 
-    def __init__(self, config: ModelConfig, *, last: bool):
+    def __init__(self, config: ModelConfig, *, last: bool, n_edges: int = 1, n_carried: int = 0):
         super().__init__()
-        d, n_scalars = config.width, config.edges.count("+") + 1
+        d = config.width
         self.attention = EdgeAttention(
-            d, config.heads, n_scalars=n_scalars, scale_by_width=config.scale_by_width
+            d,
+            config.heads,
+            n_edges=n_edges,
+            n_carried=n_carried,
+            scale_by_width=config.scale_by_width,
         )
         self.norm_message = nn.LayerNorm(d)
         self.feed_forward = nn.Sequential(
@@ -66,10 +71,11 @@ class FactormerLayer(nn.Module):
         tgt: Float[Tensor, "*b n d"],
         edges: Sequence[Matrix],
         *,
+        carried: Float[Tensor, "*b m r"] | None = None,
         block: int | None = None,
     ) -> Float[Tensor, "*b n d"]:
         """New features of the targets; `edges` are matrices with targets as rows."""
-        message = self.attention(src, tgt, edges, block=block)
+        message = self.attention(src, tgt, edges, carried=carried, block=block)
         return self.norm_output(tgt + self.feed_forward(self.norm_message(tgt + message)))  # (15)
 
 
@@ -77,7 +83,7 @@ class NFactormer(nn.Module):
     """Embed both factors, alternate 2N Factormers over the graph, extract, project (eq. 16).
 
     One Θ_embed and one Θ_extract serve W and H, one layer serves both directions of a pair.
-    Row and column permutations commute with it; the order of components matters.
+    Permutations of rows and columns commute with it; the order of components matters.
     """
 
     def __init__(self, config: ModelConfig):
@@ -88,34 +94,22 @@ class NFactormer(nn.Module):
             FactormerLayer(config, last=k == config.n_pairs - 1) for k in range(config.n_pairs)
         )
         self.extract = nn.Linear(config.width, config.rank)
-        if config.output == "correct":  # start as the identity
-            nn.init.zeros_(self.extract.weight)
-            nn.init.zeros_(self.extract.bias)
 
     def forward(self, x: Factors, V: Matrix, *, block: int | None = None) -> Factors:
         """Map a point, or points side by side, to a new feasible point.
 
         `block` bounds the rows or columns whose attention is held at once (None: all of them).
         """
-        r = self.config.rank
-        newest = Factors(x.W[..., -r:], x.H[..., -r:])
-        edges = [V] if self.config.edges == "value" else [V, residual(newest, V)]
-        edges_T = [E.T for E in edges]
         W, H = self.embed(x.W), self.embed(x.H)  # (m, d), (n, d)
         for layer in self.layers:
-            H = layer(W, H, edges_T, block=block)
-            W = layer(H, W, edges, block=block)
-        W, H = self.extract(W), self.extract(H)
-        if self.config.output == "correct":
-            W, H = newest.W + W, newest.H + H
-        return Factors(_zero_padding(W.relu(), V.rows), _zero_padding(H.relu(), V.cols))
+            H = layer(W, H, [V.T], block=block)
+            W = layer(H, W, [V], block=block)
+        W, H = self.extract(W).relu(), self.extract(H).relu()  # (16), and the projection
+        return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
 
 
-def residual(x: Factors, V: Matrix) -> Dense:
-    """The residual W Hᵀ − V of eq. 10 as a matrix, zero on padding."""
-    (_, entries), *_ = V.blocks(None)
-    return Dense(x.W @ x.H.mT - entries, V.rows, V.cols)
-
-
-def _zero_padding(F: Float[Tensor, "*b m r"], real: Tensor | None) -> Float[Tensor, "*b m r"]:
+def zero_padding(
+    F: Float[Tensor, "*b m r"], real: Bool[Tensor, "*b m"] | None
+) -> Float[Tensor, "*b m r"]:
+    """Set the rows that only pad a stack to zero."""
     return F if real is None else F * real[..., None]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from factormer.nn.factormer import NFactormer
+from factormer.nn.refining import Network, build
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
 from factormer.train.config import TrainConfig
 from factormer.train.optimise import Learner
@@ -26,7 +26,7 @@ Report = Callable[[dict[str, Any]], None]
 class Run:
     """What a call of `train` came to: the kept network, whether it finished, and its figures."""
 
-    model: NFactormer
+    model: Network
     finished: bool
     step: int
     seconds: float
@@ -39,7 +39,7 @@ def train(
     *,
     device: str = "cpu",
     max_seconds: float = math.inf,
-    warm_start: NFactormer | None = None,
+    warm_start: Network | None = None,
     report: Report = lambda event: None,
     checkpoint_seconds: float = 60,
 ) -> Run:
@@ -62,8 +62,8 @@ def train(
     log = MetricsLog(folder / "metrics.jsonl", resume_at=done)
 
     report({"event": "data", "text": "drawing the training matrices"})
-    rng = torch.Generator(torch_device).manual_seed(config.seed)
-    data = training_set(config.model.rank, config.sigma, config.copies, rng)
+    drawn = training_set(config.model.rank, config.sigma, config.copies, seed=config.seed)
+    data = [stack.to(torch_device, torch.float32) for stack in drawn]
     n_batches = len(epoch_order(data, config, 0))
     total = config.epochs * n_batches
     validation: dict[str, Any] = {}
@@ -105,17 +105,17 @@ def train(
     return Run(learner.average, step >= total, step, elapsed(), validation)
 
 
-def _new_model(config: TrainConfig, warm_start: NFactormer | None) -> NFactormer:
+def _new_model(config: TrainConfig, warm_start: Network | None) -> Network:
     with torch.random.fork_rng(devices=[]):  # layers draw from the global generator
         torch.manual_seed(config.seed)
-        model = NFactormer(config.model)
+        model = build(config.model)
     if warm_start is not None:
         _warm_start(model, warm_start)
     return model
 
 
 @torch.no_grad()
-def _warm_start(model: NFactormer, source: NFactormer) -> None:
+def _warm_start(model: Network, source: Network) -> None:
     """Begin from another network; where it takes fewer points, they are the newest ones."""
     weights = source.state_dict()
     embed = torch.zeros_like(model.embed.weight)
@@ -170,7 +170,7 @@ def learning_rate(config: TrainConfig, step: int, n_batches: int) -> float:
 
 
 @torch.no_grad()
-def validate(model: NFactormer, config: TrainConfig) -> dict[str, Any]:
+def validate(model: Network, config: TrainConfig) -> dict[str, Any]:
     """Median RMSE at x¹…x²¹ on the two validation sets."""
     figures = {}
     device = next(model.parameters()).device

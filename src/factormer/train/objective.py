@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
+from factormer.matrix import n_entries
 from factormer.problem import Problem
 from factormer.train.config import Objective
 
@@ -31,6 +32,6 @@ def unrolled_loss(
     if objective == "squared":
         return discounted(torch.stack([problem.loss(x).mean() for x in points]), gamma)
     floor = torch.finfo(problem.V.dtype).tiny
-    mean_squares = [problem.V.sq_error(x) / problem.sizes for x in points]
+    mean_squares = [problem.V.sq_error(x) / n_entries(problem.V) for x in points]
     logs = torch.stack([s.clamp(min=floor).log().mean() / 2 for s in mean_squares])
     return discounted(logs, gamma) / discounted(torch.ones_like(logs), gamma)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from factormer.factors import Factors
 from factormer.matrix import Dense
-from factormer.nn.factormer import NFactormer
+from factormer.nn.refining import Network
 from factormer.problem import Problem
 from factormer.train.config import TrainConfig
 from factormer.train.objective import unrolled_loss
@@ -27,7 +27,7 @@ from factormer.train.synthetic import Stack
 class Learner:
     """A network, its optimiser and its average: all that changes in training."""
 
-    def __init__(self, model: NFactormer, config: TrainConfig):
+    def __init__(self, model: Network, config: TrainConfig):
         self.config, self.model = config, model
         self.average = copy.deepcopy(model).requires_grad_(False)
         self.on_gpu = next(model.parameters()).is_cuda

@@ -11,13 +11,13 @@ from factormer.accelerate.base import Accelerated, Always
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
 from factormer.initialize import Given
-from factormer.nn.factormer import NFactormer
+from factormer.nn.refining import Network
 from factormer.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.base import iterate
 
 
-def rollout(model: NFactormer, problem: Problem, x0: Factors, *, n_accel: int) -> Iterator[Factors]:
+def rollout(model: Network, problem: Problem, x0: Factors, *, n_accel: int) -> Iterator[Factors]:
     """Yield x¹, x², … of alg. 1 (x¹ is the network's output) or of alg. 2, every proposal taken."""
     if model.config.n_points == 1:
         start = LearnedInit(model, base=Given(x0), safeguard=Always())

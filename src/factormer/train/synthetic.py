@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +35,9 @@ VALIDATION = {  # sec. 6.1, free of noise
     "small": SizeClass(128, (15, 35), (15, 35)),
     "large": SizeClass(128, (50, 200), (50, 200)),
 }
+
+
+_PIECE = 500  # matrices drawn at once
 
 
 class Stack(NamedTuple):
@@ -74,35 +78,41 @@ def sample(size: SizeClass, rank: int, sigma: float, rng: torch.Generator) -> De
     an entry negative: it is clipped at zero.
     """
     k, m, n = size.count, size.rows[1], size.cols[1]
-    on = {"generator": rng, "device": rng.device}
-    rows = _leading(torch.randint(size.rows[0], m + 1, (k, 1), **on), m)
-    cols = _leading(torch.randint(size.cols[0], n + 1, (k, 1), **on), n)
+    rows = _leading(torch.randint(size.rows[0], m + 1, (k, 1), generator=rng), m)
+    cols = _leading(torch.randint(size.cols[0], n + 1, (k, 1), generator=rng), n)
     scale = rank**-0.5
-    W, H = (torch.empty(k, s, rank, device=rng.device).exponential_(generator=rng) for s in (m, n))
-    V = (scale * W) @ (scale * H).mT + sigma * torch.randn(k, m, n, **on)
+    W, H = (scale * torch.empty(k, s, rank).exponential_(generator=rng) for s in (m, n))
+    V = W @ H.mT + sigma * torch.randn(k, m, n, generator=rng)
     return Dense(V.clamp(min=0) * rows[:, :, None] * cols[:, None, :], rows, cols)
 
 
 def _leading(sizes: Int[Tensor, "k 1"], longest: int) -> Tensor:
-    return torch.arange(longest, device=sizes.device) < sizes  # (k, longest)
+    return torch.arange(longest) < sizes  # (k, longest)
 
 
-def stack(size: SizeClass, rank: int, sigma: float, rng: torch.Generator) -> Stack:
-    """Draw a class of matrices, each with its NNDSVD start, in pieces that fit in memory."""
-    pieces = []
-    for start in range(0, size.count, 4096):
-        piece = SizeClass(min(4096, size.count - start), size.rows, size.cols)
-        problem = Problem(sample(piece, rank, sigma, rng), rank)
-        pieces.append((problem.V, NNDSVD()(problem, rng)))
+def stack(size: SizeClass, rank: int, sigma: float, *, seed: int) -> Stack:
+    """Draw a class of matrices, each with its NNDSVD start, in pieces on as many threads as cores.
+
+    Each piece has its own seed and is drawn on the CPU: the same matrices on every machine.
+    """
+    counts = [min(_PIECE, size.count - start) for start in range(0, size.count, _PIECE)]
+    with ThreadPoolExecutor(initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        pieces = list(pool.map(lambda k: _piece(size, counts[k], rank, sigma, seed + k), range(len(counts))))
     V = Dense(*(torch.cat([getattr(V, a) for V, _ in pieces]) for a in ("entries", "rows", "cols")))
     x0 = Factors(*(torch.cat(parts) for parts in zip(*(x for _, x in pieces), strict=True)))
     return Stack(Problem(V, rank), x0)
 
 
-def training_set(rank: int, sigma: float, copies: int, rng: torch.Generator) -> list[Stack]:
+def _piece(size: SizeClass, count: int, rank: int, sigma: float, seed: int) -> tuple[Dense, Factors]:
+    rng = torch.Generator().manual_seed(seed)
+    V = sample(SizeClass(count, size.rows, size.cols), rank, sigma, rng)
+    return V, NNDSVD()(Problem(V, rank), rng)
+
+
+def training_set(rank: int, sigma: float, copies: int, *, seed: int) -> list[Stack]:
     """The 15 000 training matrices of app. C, or a multiple of them."""
     classes = [SizeClass(copies * c.count, c.rows, c.cols) for c in TRAINING]
-    return [stack(c, rank, sigma, rng) for c in classes]
+    return [stack(c, rank, sigma, seed=seed + 10_000 * k) for k, c in enumerate(classes)]
 
 
 def validation_set(name: str, rank: int = 10) -> Stack:

@@ -1,0 +1,99 @@
+"""factorize(): the engine without the estimator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from factormer import presets
+from factormer.problem import Problem
+from factormer.solve import Result, Row, Stationary, TimeBudget, any_of, solve
+from factormer.validate import as_factors, as_matrix, as_rank
+
+
+def factorize(
+    V: Any,
+    rank: int,
+    *,
+    init: str = "auto",
+    solver: str = "auto",
+    accelerator: str | None = "auto",
+    max_iter: int = 200,
+    tol: float = 1e-4,
+    time_limit: float | None = None,
+    device: str | None = None,
+    random_state: int | None = 0,
+    W: Any = None,
+    H: Any = None,
+    callback: Callable[[Row], object] | None = None,
+) -> Result:
+    """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error.
+
+    Parameters
+    ----------
+    V : array-like or tensor, (m, n)
+        Finite, not negative; a tensor of three or more axes is a stack of matrices.
+    rank : int
+        Number of components r.
+    init : str
+        "auto", "random", "nndsvd", "nndsvda", "init-r10" (learned, rank 10), or "custom" with `W`
+        and `H`.
+    solver : str
+        "auto", "ao-admm" (the paper's: ρ = 1 on V of mean 1), "ao-admm-trace" (ρ = tr/r).
+    accelerator : str or None
+        "auto", None, "accel-r10" (learned, rank 10), or the path of a network of your own.
+    max_iter : int
+        Outer iterations at most; one is an update of H and one of W.
+    tol : float
+        Stop once the projected gradient is this small beside its size at the start; 0: never.
+    time_limit : float, optional
+        Seconds, start included.
+    device : str, optional
+        "cpu", "cuda", …; by default where V is.
+    random_state : int, optional
+        Seed of the random choices; None draws a new one.
+
+    Returns
+    -------
+    Result
+        W (m, r), H (n, r), status and trace; the best point that was seen.
+
+    Notes
+    -----
+    V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
+    """
+    if max_iter < 0:
+        raise ValueError(f"max_iter is {max_iter}; it must be at least 0")
+    if not tol >= 0:
+        raise ValueError(f"tol is {tol}; it must be at least 0 (0: run all of max_iter)")
+    if time_limit is not None and not time_limit > 0:
+        raise ValueError(f"time_limit is {time_limit}; it must be a positive number of seconds")
+    started = time.perf_counter()
+    matrix = as_matrix(V, device=device)
+    problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    custom = None if W is None and H is None else as_factors(W, H, matrix, problem.rank)
+    start = presets.initializer(
+        init, matrix, problem.rank, None if custom is None else custom.scale(1 / mean)
+    )
+    engine = presets.solver(solver, accelerator, matrix)
+    with torch.no_grad():
+        x0 = start(problem, _generator(random_state))
+    rules = [Stationary(tol)] + ([TimeBudget(time_limit)] if time_limit is not None else [])
+    result = solve(
+        problem,
+        engine,
+        x0,
+        stop=any_of(*rules),
+        max_iter=max_iter,
+        started=started,
+        callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
+    )
+    return Result(result.factors.scale(mean), result.status, result.trace.scaled(mean))
+
+
+def _generator(seed: int | None) -> torch.Generator:
+    rng = torch.Generator()
+    return rng.manual_seed(seed) if seed is not None else rng.manual_seed(rng.seed() % 2**63)

@@ -1,0 +1,113 @@
+"""The shipped networks: one safetensors file each, with its card in the header.
+
+A file holds tensors and JSON text; loading one never executes anything from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from factormer.nn.factormer import ModelConfig
+from factormer.nn.refining import Network, build
+
+FORMAT = "factormer-1"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a network is: its config, what it was trained on, at what cost, how well it does."""
+
+    name: str
+    version: str
+    config: ModelConfig
+    training: Mapping[str, Any]
+    figures: Mapping[str, Any]
+
+    @property
+    def use(self) -> str:
+        """Where the name goes: as `init` or as `accelerator`."""
+        return "init" if self.config.n_points == 1 else "accelerator"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name} (version {self.version}): {self.use}, rank {self.config.rank}"]
+        for title, table in (("training", self.training), ("figures", self.figures)):
+            lines += [f"  {title}", *(f"    {key}: {value}" for key, value in table.items())]
+        return "\n".join(lines)
+
+
+def models() -> dict[str, Card]:
+    """Name and card of every shipped network."""
+    return {path.stem: read_card(path) for path in sorted(_folder().glob("*.safetensors"))}
+
+
+def load_model(name: str | Path) -> Network:
+    """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
+    path = Path(name)
+    if path.suffix != ".safetensors":
+        path = _folder() / f"{name}.safetensors"
+        if not path.is_file():
+            known = ", ".join(p.stem for p in sorted(_folder().glob("*.safetensors"))) or "none"
+            raise ValueError(
+                f"there is no network {str(name)!r}; the shipped ones are: {known}; "
+                "for one of your own, give the path of its .safetensors file"
+            )
+    card = read_card(path)
+    model = build(card.config)
+    with safe_open(path, framework="pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not fit the config in its own card: {error}") from error
+    return model.requires_grad_(False).eval()
+
+
+def save_model(model: Network, card: Card, path: Path) -> None:
+    """Write weights and card, whole or not at all."""
+    header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
+    temporary = path.with_suffix(".part")
+    tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}
+    save_file(tensors, temporary, metadata=header)
+    os.replace(temporary, path)
+
+
+def read_card(path: Path) -> Card:
+    """Read the card in a weights file, or say in a sentence what is wrong with the file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no weights file {path}; check the path")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}); copy or train it again"
+        ) from error
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} is a safetensors file, but not one of this program: its format is "
+            f"{header.get('format')!r} and {FORMAT!r} is expected"
+        )
+    try:
+        fields = json.loads(header["card"])
+        return Card(**(fields | {"config": ModelConfig(**fields["config"])}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the card in {path} cannot be read: {error}") from error
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a weights file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("factormer"))) / "weights"

@@ -1,0 +1,82 @@
+"""What comes in: arrays become a Matrix, and wrong ones get a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from factormer.factors import Factors
+from factormer.matrix import Dense
+
+
+def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> torch.Tensor:
+    """A floating tensor from anything array-like: float32 stays, all else becomes float64."""
+    if isinstance(values, torch.Tensor):
+        tensor = values
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
+        tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=_float_type(array.dtype)))
+    if tensor.is_complex():
+        raise ValueError(f"{name} holds complex values; it must hold real numbers")
+    if tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.double()
+    return tensor if device is None else tensor.to(device)
+
+
+def _float_type(dtype: np.dtype) -> type:
+    return np.float32 if dtype == np.float32 else np.float64
+
+
+def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense:
+    """The data as a Matrix: two axes, or more for a stack; finite and not negative."""
+    entries = as_tensor(V, name="V", device=device)
+    if entries.dim() < 2 or 0 in entries.shape:
+        raise ValueError(
+            f"V has shape {tuple(entries.shape)}; it must be a matrix (or a stack of matrices) "
+            "with at least one row and one column"
+        )
+    _check_entries(entries, "V")
+    return Dense(entries)
+
+
+def as_factors(W: Any, H: Any, V: Dense, rank: int) -> Factors:
+    """A custom start, which must fit V and the rank."""
+    *batch, m, n = V.shape
+    pair = []
+    for name, values, size in (("W", W, m), ("H", H, n)):
+        F = as_tensor(values, name=name, device=V.device).to(V.dtype)
+        if F.shape != (*batch, size, rank):
+            raise ValueError(
+                f"{name} has shape {tuple(F.shape)}; for this V and rank {rank} the start must "
+                f"have shape {(*batch, size, rank)} (V ≈ W Hᵀ, so H is n×r)"
+            )
+        _check_entries(F, name)
+        pair.append(F)
+    return Factors(*pair)
+
+
+def as_rank(rank: Any) -> int:
+    """A whole number of at least 1."""
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
+        raise ValueError(f"rank is {rank!r}; it must be a whole number of at least 1")
+    return int(rank)
+
+
+def _check_entries(tensor: torch.Tensor, name: str) -> None:
+    low, high = (float(x) for x in tensor.aminmax())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        bad = int((~tensor.isfinite()).sum())
+        raise ValueError(
+            f"{name} has {bad} entries that are NaN or infinite; all must be finite: "
+            "remove or impute them first"
+        )
+    if low < 0:
+        bad = int((tensor < 0).sum())
+        raise ValueError(
+            f"Negative values in data: {name} has {bad} entries below zero (the least is {low:g}) "
+            "and NMF needs entries of at least 0: shift or clip them first"
+        )

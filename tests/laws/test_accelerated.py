@@ -1,0 +1,125 @@
+"""An accelerated solver: nothing by itself, never worse where guarded, the proposal where not."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given
+
+from factormer.accelerate.base import Accelerated, Always, Descent, Identity
+from factormer.factors import Factors
+from factormer.problem import Problem
+from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
+
+PLAIN = {name: s for name, s in SOLVERS.items() if not isinstance(s, Accelerated)}
+each_plain = pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN.keys())
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Proposes numbers that are none."""
+
+    value: float
+
+    def init(self, problem: Problem, x0: Factors) -> None:
+        return None
+
+    def propose(
+        self, problem: Problem, memory: None, *, before: Factors, stepped: Factors
+    ) -> tuple[Factors, None]:
+        return Factors(*(torch.full_like(F, self.value) for F in stepped)), None
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Proposes the solver's own point and counts how often it was asked."""
+
+    def init(self, problem: Problem, x0: Factors) -> int:
+        return 0
+
+    def propose(
+        self, problem: Problem, memory: int, *, before: Factors, stepped: Factors
+    ) -> tuple[Factors, int]:
+        return stepped, memory + 1
+
+
+ACCELERATORS = {
+    "paper": accelerator("paper"),
+    "refining": accelerator("refining"),
+    "nan": Broken(torch.nan),
+    "inf": Broken(torch.inf),
+    "huge": Broken(1e200),
+}
+each_accelerator = pytest.mark.parametrize(
+    "proposer", ACCELERATORS.values(), ids=ACCELERATORS.keys()
+)
+
+
+@each_plain
+@pytest.mark.parametrize("safeguard", [Descent(), Always()], ids=repr)
+@law
+@given(case=problems())
+def test_identity_gives_the_plain_solver_exactly(solver, safeguard, case):
+    accelerated = Accelerated(solver, Identity(), safeguard)
+    for x, y in zip(run(accelerated, case), run(solver, case), strict=True):
+        assert torch.equal(x.W, y.W)
+        assert torch.equal(x.H, y.H)
+
+
+@each_plain
+@each_accelerator
+@law
+@given(case=problems())
+@torch.no_grad()
+def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, proposer, case):
+    problem, x0 = case
+    accelerated = Accelerated(solver, proposer, Descent())
+    state = accelerated.init(problem, x0)
+    for _ in range(2):
+        plain = solver.step(problem, state.inner).factors
+        state = accelerated.step(problem, state)
+        assert problem.loss(state.factors) <= problem.loss(plain)
+        assert all(F.isfinite().all() for F in state.factors)
+        assert state.inner.factors is state.factors  # the solver goes on from the point taken
+
+
+@law
+@given(a=problems(), b=problems())
+@torch.no_grad()
+def test_members_of_a_stack_are_guarded_apart(a, b):
+    """A proposal that is good for one problem alone is taken for that one alone."""
+    solver, both = SOLVERS["AOADMM"], stacked([a, b])
+    stepped = solver.step(both.problem, solver.init(both.problem, both.x0)).factors
+    worse = stepped.scale(torch.tensor([1.0, 9.0], dtype=stepped.W.dtype))
+    accepted = Descent().accept(both.problem, stepped=stepped, proposed=worse)
+    losses = both.problem.loss(worse) <= both.problem.loss(stepped)
+    assert accepted.tolist() == losses.tolist()
+    assert accepted[0]
+
+
+@each_plain
+@law
+@given(case=problems())
+def test_unguarded_step_takes_the_proposal(solver, case):
+    problem, x0 = case
+    proposer = accelerator("paper")
+    accelerated = Accelerated(solver, proposer, Always())
+    x1 = accelerated.step(problem, accelerated.init(problem, x0)).factors
+    stepped = solver.step(problem, solver.init(problem, x0)).factors
+    proposed, _ = proposer.propose(problem, None, before=x0, stepped=stepped)
+    assert torch.equal(x1.W, proposed.W)
+    assert torch.equal(x1.H, proposed.H)
+
+
+@law
+@given(case=problems())
+def test_iterations_after_the_accelerated_ones_are_plain(case):
+    solver, problem = SOLVERS["AOADMM"], case.problem
+    accelerated = Accelerated(solver, Counting(), n_accel=2)
+    state = accelerated.init(problem, case.x0)
+    for t in range(5):
+        assert state.t == t
+        assert state.memory == min(t, 2)
+        plain = solver.step(problem, state.inner).factors
+        state = accelerated.step(problem, state)
+        assert torch.equal(state.factors.W, plain.W)

@@ -1,0 +1,143 @@
+"""Folded attention against message passing that builds every implicit edge feature."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from factormer.graphs import augmented_line_digraph, transpose
+from factormer.matrix import Dense
+from factormer.nn.attention import EdgeAttention
+from factormer.nn.factormer import FactormerLayer
+from tests.networks import random_layer, small_config
+from tests.reference import LiteralFactormer
+
+WIDTH = 8
+
+
+class Case(NamedTuple):
+    heads: int
+    scale_by_width: bool = False
+    n_edges: int = 1
+    n_carried: int = 0
+
+    def layer(self) -> FactormerLayer:
+        config = small_config(width=WIDTH, heads=self.heads, scale_by_width=self.scale_by_width)
+        return random_layer(config, n_edges=self.n_edges, n_carried=self.n_carried)
+
+
+CASES = {
+    "one head": Case(1),
+    "two heads": Case(2),
+    "a head per feature": Case(8),
+    "scaled by width": Case(4, scale_by_width=True),
+    "two edge scalars": Case(2, n_edges=2),
+    "vectors carried": Case(2, n_edges=2, n_carried=3),
+}
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def draw(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=rng)
+
+
+@each_case
+def test_messages_and_gradients_agree_with_literal_message_passing(case, rng):
+    m, n = 7, 5
+    layer = case.layer()
+    src, tgt = draw(rng, m, WIDTH).requires_grad_(), draw(rng, n, WIDTH).requires_grad_()
+    edges = [draw(rng, m, n).requires_grad_() for _ in range(case.n_edges)]
+    carried = draw(rng, m, case.n_carried).requires_grad_()
+    wanted = [src, tgt, *edges, *layer.attention.parameters()]
+    wanted += [carried] if case.n_carried else []
+
+    folded = layer.attention(
+        src, tgt, [Dense(E.mT) for E in edges], carried=carried if case.n_carried else None
+    )
+    more = torch.stack([E.flatten() for E in edges], dim=1)[:, 1:]
+    on_nodes = torch.cat([carried, torch.full((n, case.n_carried), torch.nan)])  # targets have none
+    literal = LiteralFactormer(layer, scale_by_width=case.scale_by_width)
+    graph = augmented_line_digraph(src, tgt, edges[0])
+    expected = literal.messages(graph, more, on_nodes)[m:]
+    torch.testing.assert_close(folded, expected, rtol=1e-10, atol=1e-12)
+
+    weight = draw(rng, n, WIDTH)
+    ours = torch.autograd.grad((folded * weight).sum(), wanted)
+    theirs = torch.autograd.grad((expected * weight).sum(), wanted)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_w_update_is_message_passing_along_the_reversed_edges(rng):
+    m, n = 6, 4
+    layer = Case(2).layer()
+    W, H, V = draw(rng, m, WIDTH), draw(rng, n, WIDTH), draw(rng, m, n)
+    literal = LiteralFactormer(layer)
+    reversed_edges = literal.messages(transpose(augmented_line_digraph(W, H, V)))[:m]
+    of_transpose = literal.messages(augmented_line_digraph(H, W, V.mT))[n:]
+    torch.testing.assert_close(reversed_edges, of_transpose, rtol=1e-12, atol=1e-12)
+    folded = layer.attention(H, W, [Dense(V)])
+    torch.testing.assert_close(folded, of_transpose, rtol=1e-10, atol=1e-12)
+
+
+@each_case
+@pytest.mark.parametrize("block", [1, 3, 7, 100])
+def test_blocks_of_targets_equal_the_whole(case, block, rng):
+    src, tgt = draw(rng, 5, WIDTH), draw(rng, 7, WIDTH)
+    edges = [Dense(draw(rng, 7, 5)) for _ in range(case.n_edges)]
+    carried = draw(rng, 5, case.n_carried) if case.n_carried else None
+    attention = case.layer().attention
+    whole = attention(src, tgt, edges, carried=carried)
+    in_blocks = attention(src, tgt, edges, carried=carried, block=block)
+    torch.testing.assert_close(in_blocks, whole, rtol=1e-12, atol=1e-12)
+
+
+def test_padded_sources_send_no_message(rng):
+    attention = Case(2).layer().attention
+    src, tgt, E = draw(rng, 5, WIDTH), draw(rng, 4, WIDTH), draw(rng, 4, 5)
+    real = torch.tensor([True, True, True, False, False])
+    padded = attention(src, tgt, [Dense(E * real, None, real)])
+    torch.testing.assert_close(padded, attention(src[:3], tgt, [Dense(E[:, :3])]))
+
+
+def test_single_source_is_attended_to_in_full(rng):
+    attention = Case(2).layer().attention
+    src, tgt, V = draw(rng, 1, WIDTH), draw(rng, 3, WIDTH), draw(rng, 3, 1)
+    implicit = torch.cat([src * tgt, V], dim=1)
+    expected = attention.node_value(src) + attention.edge_value(implicit)
+    torch.testing.assert_close(attention(src, tgt, [Dense(V)]), expected)
+
+
+def test_gradients_agree_with_finite_differences(rng):
+    config = small_config(width=4, heads=2)
+    attention = random_layer(config, n_edges=2, n_carried=1).attention
+    names = [name for name, _ in attention.named_parameters()]
+
+    def messages(
+        src: Tensor, tgt: Tensor, V: Tensor, R: Tensor, carried: Tensor, *weights: Tensor
+    ) -> Tensor:
+        parameters, edges = dict(zip(names, weights, strict=True)), [Dense(V), Dense(R)]
+        return torch.func.functional_call(
+            attention, parameters, (src, tgt, edges), {"carried": carried}
+        )
+
+    shapes = [(3, 4), (2, 4), (2, 3), (2, 3), (3, 1)]
+    inputs = [draw(rng, *shape).requires_grad_() for shape in shapes]
+    assert torch.autograd.gradcheck(messages, (*inputs, *attention.parameters()))
+
+
+def test_large_scores_do_not_overflow(rng):
+    attention = Case(2).layer().attention.float()
+    src, tgt, V = (1e3 * draw(rng, *s).float() for s in ((5, WIDTH), (4, WIDTH), (4, 5)))
+    assert attention(src, tgt, [Dense(V)]).isfinite().all()
+
+
+def test_softmax_scale_is_that_of_a_head_unless_told_otherwise():
+    assert EdgeAttention(16, 4).temperature == 2.0  # √(16/4)
+    assert EdgeAttention(16, 4, scale_by_width=True).temperature == 4.0  # √16
+
+
+def test_width_that_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="width 10 is not a multiple of heads 4"):
+        EdgeAttention(10, 4)

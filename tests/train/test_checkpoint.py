@@ -1,0 +1,75 @@
+"""Checkpoints are written whole or not at all, and read with suspicion."""
+
+import json
+
+import pytest
+import torch
+
+from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+
+CPU = torch.device("cpu")
+
+
+def test_checkpoint_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    save_checkpoint(path, {"step": 3, "weights": {"a": torch.arange(4.0)}})
+    saved = load_checkpoint(path, CPU)
+    assert saved["step"] == 3
+    assert torch.equal(saved["weights"]["a"], torch.arange(4.0))
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.pt"
+    save_checkpoint(path, {"step": 1})
+
+    def full_disk(contents, file):
+        file.write(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        save_checkpoint(path, {"step": 2})
+    monkeypatch.undo()
+    assert load_checkpoint(path, CPU) == {"step": 1}
+    save_checkpoint(path, {"step": 3})  # the half-written file is in nobody's way
+    assert load_checkpoint(path, CPU) == {"step": 3}
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "noise"])
+def test_damaged_checkpoint_is_named_with_the_remedy(tmp_path, damage):
+    path = tmp_path / "checkpoint.pt"
+    save_checkpoint(path, {"weights": torch.arange(1000.0)})
+    whole = path.read_bytes()
+    path.write_bytes({"empty": b"", "cut": whole[:500], "noise": b"x" * 500}[damage])
+    with pytest.raises(ValueError, match=r"(?s)checkpoint\.pt .* is damaged .* remove it"):
+        load_checkpoint(path, CPU)
+
+
+class Malicious:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+def test_nothing_in_a_checkpoint_is_executed(tmp_path, capsys):
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"step": Malicious()}, path)
+    with pytest.raises(ValueError, match="not a checkpoint"):
+        load_checkpoint(path, CPU)
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_log_is_appended_to(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path, resume_at=0)
+    log.write(step=1, loss=0.5)
+    log.write(step=2, loss=0.25)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+
+
+def test_resumed_log_drops_what_the_checkpoint_has_not_seen(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"step": 4, "lo')
+    MetricsLog(path, resume_at=2).write(step=3)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
