@@ -1,1 +1,9 @@
 """Nonnegative matrix factorization, made faster by a pretrained graph neural network."""
+
+from factormer.engine import factorize as factorize
+from factormer.estimator import NMF as NMF
+from factormer.nn.zoo import load_model as load_model
+from factormer.nn.zoo import models as models
+from factormer.solve import Result as Result
+from factormer.solve import Status as Status
+from factormer.solve import Trace as Trace

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from factormer import presets
 from factormer.problem import Problem
 from factormer.solve import Result, Row, Stationary, TimeBudget, any_of, solve
-from factormer.validate import as_factors, as_matrix, as_rank
+from factormer.solvers.ao_admm import admm_nnls
+from factormer.validate import as_factors, as_matrix, as_rank, as_tensor
 
 
 def factorize(
@@ -92,6 +94,18 @@ def factorize(
         callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
     )
     return Result(result.factors.scale(mean), result.status, result.trace.scaled(mean))
+
+
+@torch.no_grad()
+def coefficients(V: Any, H: Any) -> Tensor:
+    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, to convergence (eq. 8, transposed)."""
+    matrix = as_matrix(V)
+    normal = matrix.T.normal(as_tensor(H, name="H", device=matrix.device).to(matrix.dtype))
+    rho = normal.WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    zero = torch.zeros_like(normal.VtW)
+    tol = torch.finfo(matrix.dtype).eps ** 1.5
+    W, _ = admm_nnls(normal, zero, zero, rho=rho.clamp(min=1e-30), n_inner=2000, tol=tol)
+    return W
 
 
 def _generator(seed: int | None) -> torch.Generator:

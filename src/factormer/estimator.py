@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from factormer.engine import factorize
+from factormer.engine import coefficients, factorize
 from factormer.solve import Result
 
 
@@ -40,7 +40,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Factors, status and trace of the fit.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "init": [str],
         "solver": [str],
@@ -75,12 +75,14 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None) -> NMF:
         """Learn the components of X."""
         self.fit_transform(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> np.ndarray:
+    def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any = None, W: Any = None, H: Any = None
+    ) -> np.ndarray:
         """Learn the components of X and return W.
 
         With init="custom", W (n_samples, n_components) and H (n_components, n_features) are the
@@ -114,7 +116,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Nonnegative least-squares coefficients of the rows of X in the fitted components."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return _to_numpy(coefficients(X, self.components_))
+        return _to_numpy(coefficients(X, self.components_.T))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """The data that coefficients X stand for, X @ components_."""

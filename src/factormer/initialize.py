@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.matrix import Matrix
+from factormer.matrix import Matrix, zero_padding
 from factormer.problem import Problem
 
 
@@ -29,10 +29,7 @@ class Random:
         V, r = problem.V, problem.rank
         *batch, m, n = V.shape
         x = Factors(_uniform((*batch, m, r), V, rng), _uniform((*batch, n, r), V, rng))
-        if V.rows is not None:
-            x = x._replace(W=x.W * V.rows[..., None])
-        if V.cols is not None:
-            x = x._replace(H=x.H * V.cols[..., None])
+        x = Factors(zero_padding(x.W, V.rows), zero_padding(x.H, V.cols))
         VtW, WtW = V.normal(x.W)
         overlap = (VtW * x.H).sum(dim=(-2, -1))  # ⟨V, W Hᵀ⟩
         return x.scale(overlap / (WtW * (x.H.mT @ x.H)).sum(dim=(-2, -1)))
@@ -53,18 +50,19 @@ class NNDSVD:
     """Nonnegative double SVD (Boutsidis & Gallopoulos, 2008): the plain variant, zeros kept.
 
     `fill` is the share of the mean of V put in place of zeros: 0 is the paper's start, 1 is
-    NNDSVDa. Components beyond the rank of V, which have no singular vector, are drawn at random
-    at a hundredth of the mean of V.
+    NNDSVDa. Components beyond min(m, n), which have no singular vector, are drawn at random at a
+    hundredth of the mean of V.
     """
 
     fill: float = 0.0
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
-        x = nndsvd(*truncated_svd(problem.V, problem.rank))
-        mean = problem.mean()[..., None, None]
-        return Factors(*(self._complete(F, problem, mean, rng) for F in x))
+        V = problem.V
+        W, H = (self._complete(F, problem, rng) for F in nndsvd(*truncated_svd(V, problem.rank)))
+        return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
 
-    def _complete(self, F: Tensor, problem: Problem, mean: Tensor, rng: torch.Generator) -> Tensor:
+    def _complete(self, F: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
+        mean = problem.mean()[..., None, None]
         missing = problem.rank - F.shape[-1]
         F = torch.where(F > 0, F, self.fill * mean) if self.fill else F
         if not missing:

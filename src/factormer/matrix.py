@@ -51,6 +51,7 @@ class Matrix(Protocol):
     def sq_error(self, x: Factors) -> Float[Tensor, "*b"]: ...
     def total(self) -> Float[Tensor, "*b"]: ...
     def scaled(self, c: Float[Tensor, "*b"]) -> Matrix: ...
+    def to(self, dtype: torch.dtype) -> Matrix: ...
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]: ...
 
 
@@ -60,6 +61,13 @@ def n_entries(V: Matrix) -> Float[Tensor, "*b"]:
     rows = torch.tensor(m) if V.rows is None else V.rows.sum(-1)
     cols = torch.tensor(n) if V.cols is None else V.cols.sum(-1)
     return (rows * cols).to(device=V.device, dtype=V.dtype).expand(batch)
+
+
+def zero_padding(
+    F: Float[Tensor, "*b m r"], real: Bool[Tensor, "*b m"] | None
+) -> Float[Tensor, "*b m r"]:
+    """Set the rows that only pad a stack to zero."""
+    return F if real is None else F * real[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +116,10 @@ class Dense:
     def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
         """The matrix c·V."""
         return Dense(self.entries * c[..., None, None], self.rows, self.cols)
+
+    def to(self, dtype: torch.dtype) -> Dense:
+        """The matrix in another precision."""
+        return Dense(self.entries.to(dtype), self.rows, self.cols)
 
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]:
         """Yield the rows in dense blocks of at most `size` (None: all at once)."""

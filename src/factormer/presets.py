@@ -30,7 +30,8 @@ def initializer(name: str, V: Matrix, rank: int, custom: Factors | None = None) 
         return STARTS[name]()
     if _ships(name, use="init"):
         return LearnedInit(_network(name, V))
-    raise ValueError(f"init is {name!r}; choose one of {_names(['auto', *STARTS, 'custom'], 'init')}")
+    names = _names(["auto", *STARTS, "custom"], "init")
+    raise ValueError(f"init is {name!r}; choose one of {names}")
 
 
 def solver(name: str, accelerator: str | None, V: Matrix) -> Solver[Any]:
@@ -53,7 +54,7 @@ def solver(name: str, accelerator: str | None, V: Matrix) -> Solver[Any]:
 
 
 def _network(name: str, V: Matrix) -> Network:
-    return zoo.load_model(name).to(device=V.device, dtype=V.dtype)
+    return zoo.load_model(name).to(V.device)
 
 
 def _ships(name: str, *, use: str) -> bool:

@@ -1,1 +1,1 @@
-"""Accelerators: proposals between the iterations of a solver, and the safeguard that judges them."""
+"""Accelerators: proposals between the iterations of a solver, and who judges them."""

@@ -6,6 +6,7 @@ factors are scaled back on the way out: both are free of the scale of V.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -69,7 +70,11 @@ def check_serves(model: Network, problem: Problem, *, n_points: int) -> None:
 def _apply(model: Network, problem: Problem, x: Factors) -> Factors:
     """The network at V / mean, in the network's own precision."""
     normalized, mean = problem.normalized()
+    own = next(model.parameters()).dtype
+    W, H = x.scale(1 / mean)
     block = None
     if not torch.is_grad_enabled():
-        block = max(1, _BLOCK_ENTRIES // (model.config.heads * max(problem.V.shape[-2:])))
-    return model(x.scale(1 / mean), normalized.V, block=block).scale(mean)
+        *batch, m, n = problem.V.shape
+        block = max(1, _BLOCK_ENTRIES // (model.config.heads * math.prod(batch) * max(m, n)))
+    W, H = model(Factors(W.to(own), H.to(own)), normalized.V.to(own), block=block)
+    return Factors(W.to(problem.V.dtype), H.to(problem.V.dtype)).scale(mean)

@@ -41,7 +41,7 @@ class EdgeAttention(nn.Module):
     ):
         super().__init__()
         if width % heads:
-            raise ValueError(f"width {width} is not a multiple of heads {heads}; choose one that is")
+            raise ValueError(f"width is {width}; it must be a multiple of heads, which is {heads}")
         self.heads = heads
         self.query = nn.Linear(width, width)
         self.node_key = nn.Linear(width, width, bias=False)
@@ -61,12 +61,15 @@ class EdgeAttention(nn.Module):
     ) -> Float[Tensor, "*b n d"]:
         """Messages to the targets; each matrix of `edges` has targets as rows, sources as columns.
 
-        Edges also bring Eᵢⱼ·cᵢ where sources carry vectors cᵢ. Targets are taken `block` at a time, which bounds memory where no gradient is wanted.
+        Edges also bring Eᵢⱼ·cᵢ where sources carry vectors cᵢ. Targets are taken `block` at a
+        time, which bounds memory where no gradient is wanted.
         """
         blocks = zip(*(E.blocks(block) for E in edges), strict=True)
         messages = [
-            self._messages(src, tgt[..., rows[0][0], :], [E for _, E in rows], carried, edges[0].cols)
-            for rows in blocks
+            self._messages(
+                src, tgt[..., same[0][0], :], [E for _, E in same], carried, edges[0].cols
+            )
+            for same in blocks
         ]
         return torch.cat(messages, dim=-2) if len(messages) > 1 else messages[0]
 
@@ -104,6 +107,8 @@ class EdgeAttention(nn.Module):
         return torch.cat([node.weight, edge.weight], dim=-1).unflatten(0, (self.heads, -1))
 
 
-def _per_source(a: Float[Tensor, "*b h n p"], B: Float[Tensor, "*b p q"]) -> Float[Tensor, "*b h n q"]:
+def _per_source(
+    a: Float[Tensor, "*b h n p"], B: Float[Tensor, "*b p q"]
+) -> Float[Tensor, "*b h n q"]:
     """A product with what all heads share, as one matrix product a batch member."""
     return (a.flatten(-3, -2) @ B).unflatten(-2, a.shape[-3:-1])

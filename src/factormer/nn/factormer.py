@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from factormer.factors import Factors
-from factormer.matrix import Matrix
+from factormer.matrix import Matrix, zero_padding
 from factormer.nn.attention import EdgeAttention
 
 Variant = Literal["paper", "refining"]
@@ -106,10 +106,3 @@ class NFactormer(nn.Module):
             W = layer(H, W, [V], block=block)
         W, H = self.extract(W).relu(), self.extract(H).relu()  # (16), and the projection
         return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
-
-
-def zero_padding(
-    F: Float[Tensor, "*b m r"], real: Bool[Tensor, "*b m"] | None
-) -> Float[Tensor, "*b m r"]:
-    """Set the rows that only pad a stack to zero."""
-    return F if real is None else F * real[..., None]

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix, n_entries
-from factormer.nn.factormer import FactormerLayer, ModelConfig, NFactormer, zero_padding
+from factormer.matrix import Dense, Matrix, n_entries, zero_padding
+from factormer.nn.factormer import FactormerLayer, ModelConfig, NFactormer
 
 
 class RefiningFactormer(nn.Module):

@@ -12,7 +12,7 @@ import torch
 
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:
-    """Write beside the old file, then replace it: a kill or a full disk leaves the old one whole."""
+    """Write beside the old file, then replace it: no kill or full disk can damage that one."""
     temporary = path.with_suffix(".part")
     with temporary.open("wb") as file:
         torch.save(dict(contents), file)
@@ -24,7 +24,8 @@ def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:
 def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
     """Read a checkpoint; tensors and numbers only, nothing in the file is executed."""
     try:
-        return torch.load(path, map_location=device, weights_only=True)
+        contents = torch.load(path, map_location=device, weights_only=True)
+        return {key: contents[key] for key in ("config", "learner", "step", "seconds")}
     except Exception as error:
         raise ValueError(
             f"{path} is not a checkpoint of this program, or is damaged ({error}); "
@@ -46,7 +47,7 @@ class MetricsLog:
             file.write(json.dumps(values) + "\n")
 
 
-def _step(line: str) -> float:
+def _step(line: str) -> int | float:
     try:
         return json.loads(line)["step"]
     except (json.JSONDecodeError, KeyError, TypeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from factormer.nn.factormer import ModelConfig
 
@@ -27,9 +27,10 @@ class TrainConfig:
 
     copies: int = 1  # how many times the 15 000 matrices of the paper's table, all different
     sigma: float = 0.01  # noise (sec. 6.1)
+    sigma_max: float = 0.0  # if above sigma: the noise of each matrix, log-uniform between them
     n_steps: int = 5  # T of eq. 17; open for the initialization model
     n_accel: int = 5  # accelerated iterations among them (alg. 2)
-    curriculum_epochs: int = 0  # one more accelerated iteration every so many epochs; 0: all at once
+    curriculum_epochs: int = 0  # one more of those every so many epochs; 0: all at once
     objective: Objective = "squared"  # eq. 17 on the loss, or on log RMSE
     gamma: float = 0.2  # discount of earlier iterates (eq. 17)
 
@@ -54,18 +55,25 @@ class TrainConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> TrainConfig:
         """Read a config; an unknown key is an error, so that a typo cannot pass for a default."""
         try:
             options = tomllib.loads(path.read_text())
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{path} is not valid TOML: {error}") from error
         model = options.pop("model", {})
+        if not isinstance(model, dict):
+            raise ValueError(f"{path}: model is {model!r}; it must be a table, [model]")
         _check_keys(path, model, ModelConfig, table="[model] ")
         _check_keys(path, options, cls)
         if not options.get("name"):
             raise ValueError(f"{path}: no name; add name = 'my-model', the name of the weights")
         return cls(model=ModelConfig(**model), **options)
+
+    @property
+    def noise(self) -> float | tuple[float, float]:
+        """The noise of the training matrices, as `synthetic.sample` takes it."""
+        return (self.sigma, self.sigma_max) if self.sigma_max > self.sigma else self.sigma
 
     def n_accel_at(self, epoch: int) -> int:
         """The curriculum: start from one accelerated iteration, add one at a time."""
@@ -78,3 +86,9 @@ def _check_keys(path: Path, options: dict[str, Any], cls: type, *, table: str = 
     known = {f.name for f in fields(cls)} - {"model"}
     if unknown := options.keys() - known:
         raise ValueError(f"{path}: unknown {table}{sorted(unknown)}; options are {sorted(known)}")
+    kinds = {f.name: str(f.type) for f in fields(cls)}
+    allowed = {"int": int, "float": (int, float), "bool": bool}
+    for key, value in options.items():
+        kind = allowed.get(kinds[key], str)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{path}: {table}{key} is {value!r}; it must be of type {kinds[key]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import torch
 from factormer.nn.refining import Network, build
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
 from factormer.train.config import TrainConfig
+from factormer.train.interrupt import HeldInterrupt
 from factormer.train.optimise import Learner
 from factormer.train.rollout import rollout
-from factormer.train.synthetic import Stack, training_set, validation_set
+from factormer.train.synthetic import VALIDATION, Stack, training_set, validation_set
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -62,9 +63,14 @@ def train(
     log = MetricsLog(folder / "metrics.jsonl", resume_at=done)
 
     report({"event": "data", "text": "drawing the training matrices"})
-    drawn = training_set(config.model.rank, config.sigma, config.copies, seed=config.seed)
+    drawn = training_set(config.model.rank, config.noise, config.copies, seed=config.seed)
     data = [stack.to(torch_device, torch.float32) for stack in drawn]
     n_batches = len(epoch_order(data, config, 0))
+    if not n_batches:
+        largest = max(len(stack) for stack in data)
+        raise ValueError(
+            f"batch is {config.batch}; it must be at most {largest}, the largest class"
+        )
     total = config.epochs * n_batches
     validation: dict[str, Any] = {}
 
@@ -76,12 +82,11 @@ def train(
         save_checkpoint(path, contents | {"step": step, "seconds": elapsed()})
 
     step, saved_at, losses = done, time.monotonic(), []
-    try:
-        for step, batch in islice(_batches(data, config, done), total - done):
-            epoch = step // n_batches
-            lr = learning_rate(config, step, n_batches)
+    with HeldInterrupt() as interrupt:
+        for before, batch in islice(_batches(data, config, done), total - done):
+            epoch, step = before // n_batches, before + 1
+            lr = learning_rate(config, before, n_batches)
             losses.append(learner.step(batch, n_accel=config.n_accel_at(epoch), lr=lr).clone())
-            step += 1
             if step % 100 == 0 or step == total:
                 loss = torch.stack(losses).mean().item()
                 losses.clear()
@@ -96,11 +101,9 @@ def train(
             if time.monotonic() - saved_at > checkpoint_seconds:
                 save(step)
                 saved_at = time.monotonic()
-            if time.monotonic() - started > max_seconds:
+            if interrupt.requested or time.monotonic() - started > max_seconds:
                 break
-    except KeyboardInterrupt:
-        report({"event": "interrupted", "step": step})
-    save(step)
+        save(step)
     validation = validation or validate(learner.average, config)
     return Run(learner.average, step >= total, step, elapsed(), validation)
 
@@ -117,6 +120,11 @@ def _new_model(config: TrainConfig, warm_start: Network | None) -> Network:
 @torch.no_grad()
 def _warm_start(model: Network, source: Network) -> None:
     """Begin from another network; where it takes fewer points, they are the newest ones."""
+    if source.config != replace(model.config, n_points=source.config.n_points):
+        raise ValueError(
+            f"the network to begin from has config {source.config}, which does not fit "
+            f"{model.config}; they may differ in n_points alone"
+        )
     weights = source.state_dict()
     embed = torch.zeros_like(model.embed.weight)
     embed[:, -weights["embed.weight"].shape[1] :] = weights["embed.weight"]
@@ -132,8 +140,10 @@ def _check_same_run(path: Path, saved: dict[str, Any], config: TrainConfig) -> N
         )
 
 
-def epoch_order(data: list[Stack], config: TrainConfig, epoch: int) -> list[tuple[int, torch.Tensor]]:
-    """The batches of an epoch in random order, each from one size class, each matrix once."""
+def epoch_order(
+    data: list[Stack], config: TrainConfig, epoch: int
+) -> list[tuple[int, torch.Tensor]]:
+    """The batches of an epoch in random order, each from one size class; whole batches only."""
     rng = torch.Generator().manual_seed(1_000_003 * (config.seed + 1) + epoch)
     batches = [
         (k, index)
@@ -170,11 +180,11 @@ def learning_rate(config: TrainConfig, step: int, n_batches: int) -> float:
 
 
 @torch.no_grad()
-def validate(model: Network, config: TrainConfig) -> dict[str, Any]:
-    """Median RMSE at x¹…x²¹ on the two validation sets."""
+def validate(model: Network, config: TrainConfig) -> dict[str, list[float]]:
+    """Median RMSE on the two validation sets at x¹, …, x²¹ (x¹ as in `rollout`)."""
     figures = {}
     device = next(model.parameters()).device
-    for name in ("small", "large"):
+    for name in VALIDATION:
         stack = validation_set(name, config.model.rank).to(device, torch.float32)
         points = rollout(model, stack.problem, stack.x0, n_accel=config.n_accel)
         medians = [stack.problem.rmse(x).median().item() for x in islice(points, 21)]

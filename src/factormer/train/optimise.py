@@ -61,7 +61,7 @@ class Learner:
         return loss.detach()
 
     def _condition_gradients(self) -> None:
-        """Clip the norm; a gradient that is not finite becomes zero, and the step is skipped."""
+        """Clip the norm; a gradient that is not finite counts as zero."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         factor = (self.config.clip or math.inf) / norm.clamp(min=1e-30)
@@ -71,8 +71,9 @@ class Learner:
 
     @torch.no_grad()
     def _update_average(self) -> None:
-        averages, weights = list(self.average.parameters()), list(self.model.parameters())
-        torch._foreach_lerp_(averages, weights, 1 - self.config.ema)
+        pairs = zip(self.average.parameters(), self.model.parameters(), strict=True)
+        for average, weight in pairs:
+            average.lerp_(weight, 1 - self.config.ema)
 
     def _replay(self, batch: Stack, n_accel: int) -> Tensor:
         inputs = _tensors(batch)

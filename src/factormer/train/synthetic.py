@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -37,6 +39,7 @@ VALIDATION = {  # sec. 6.1, free of noise
 }
 
 
+Noise = float | tuple[float, float]
 _PIECE = 500  # matrices drawn at once
 
 
@@ -71,18 +74,21 @@ class Stack(NamedTuple):
         return Stack(Problem(Dense(entries, rows[:, :m], cols[:, :n]), self.problem.rank), x0)
 
 
-def sample(size: SizeClass, rank: int, sigma: float, rng: torch.Generator) -> Dense:
+def sample(size: SizeClass, rank: int, sigma: Noise, rng: torch.Generator) -> Dense:
     """Draw a class of matrices, padded with zeros to its largest shape.
 
     λ = 1/√r is the mean of the exponential factors, so that E[V] = r·λ² = 1 (18). Noise can make
-    an entry negative: it is clipped at zero.
+    an entry negative: it is clipped at zero. A pair of numbers as `sigma` gives each matrix its
+    own noise, log-uniform between them.
     """
     k, m, n = size.count, size.rows[1], size.cols[1]
     rows = _leading(torch.randint(size.rows[0], m + 1, (k, 1), generator=rng), m)
     cols = _leading(torch.randint(size.cols[0], n + 1, (k, 1), generator=rng), n)
     scale = rank**-0.5
     W, H = (scale * torch.empty(k, s, rank).exponential_(generator=rng) for s in (m, n))
-    V = W @ H.mT + sigma * torch.randn(k, m, n, generator=rng)
+    low, high = sigma if isinstance(sigma, tuple) else (sigma, sigma)
+    noise = low * (high / (low or 1)) ** torch.rand(k, 1, 1, generator=rng) if high > low else low
+    V = W @ H.mT + noise * torch.randn(k, m, n, generator=rng)
     return Dense(V.clamp(min=0) * rows[:, :, None] * cols[:, None, :], rows, cols)
 
 
@@ -90,29 +96,33 @@ def _leading(sizes: Int[Tensor, "k 1"], longest: int) -> Tensor:
     return torch.arange(longest) < sizes  # (k, longest)
 
 
-def stack(size: SizeClass, rank: int, sigma: float, *, seed: int) -> Stack:
+def stack(size: SizeClass, rank: int, sigma: Noise, *, seed: int) -> Stack:
     """Draw a class of matrices, each with its NNDSVD start, in pieces on as many threads as cores.
 
     Each piece has its own seed and is drawn on the CPU: the same matrices on every machine.
     """
     counts = [min(_PIECE, size.count - start) for start in range(0, size.count, _PIECE)]
+    seeds = np.random.SeedSequence(seed).generate_state(len(counts))
+    draw = partial(_piece, size, rank, sigma)
     with ThreadPoolExecutor(initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        pieces = list(pool.map(lambda k: _piece(size, counts[k], rank, sigma, seed + k), range(len(counts))))
+        pieces = list(pool.map(draw, counts, seeds.tolist()))
     V = Dense(*(torch.cat([getattr(V, a) for V, _ in pieces]) for a in ("entries", "rows", "cols")))
     x0 = Factors(*(torch.cat(parts) for parts in zip(*(x for _, x in pieces), strict=True)))
     return Stack(Problem(V, rank), x0)
 
 
-def _piece(size: SizeClass, count: int, rank: int, sigma: float, seed: int) -> tuple[Dense, Factors]:
+def _piece(
+    size: SizeClass, rank: int, sigma: Noise, count: int, seed: int
+) -> tuple[Dense, Factors]:
     rng = torch.Generator().manual_seed(seed)
     V = sample(SizeClass(count, size.rows, size.cols), rank, sigma, rng)
     return V, NNDSVD()(Problem(V, rank), rng)
 
 
-def training_set(rank: int, sigma: float, copies: int, *, seed: int) -> list[Stack]:
+def training_set(rank: int, sigma: Noise, copies: int, *, seed: int) -> list[Stack]:
     """The 15 000 training matrices of app. C, or a multiple of them."""
     classes = [SizeClass(copies * c.count, c.rows, c.cols) for c in TRAINING]
-    return [stack(c, rank, sigma, seed=seed + 10_000 * k) for k, c in enumerate(classes)]
+    return [stack(c, rank, sigma, seed=len(classes) * seed + k) for k, c in enumerate(classes)]
 
 
 def validation_set(name: str, rank: int = 10) -> Stack:

@@ -1,0 +1,138 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+app = typer.Typer(
+    help="Nonnegative matrix factorization, made faster by a pretrained graph neural network.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Out = Annotated[Path, typer.Option(help="Folder for what is made.")]
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+) -> None: ...
+
+
+@app.command()
+def demo(out: Out = Path("runs/demo")) -> None:
+    """Factorise scikit-learn's digits beside scikit-learn's own NMF, and draw the components."""
+    from factormer.demo import demo as run
+
+    done = run(out)
+    print(f"digits 1797×64, rank {done.result.W.shape[1]}: {done.result.status}")
+    print(f"  factormer     RMSE {done.result.rmse:.4f}   {done.seconds:.3f} s")
+    print(f"  scikit-learn  RMSE {done.sklearn_rmse:.4f}   {done.sklearn_seconds:.3f} s")
+    for picture in done.pictures:
+        print(f"  picture: {picture}")
+
+
+@app.command()
+def models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the cards as JSON.")] = False,
+) -> None:
+    """List the shipped networks with their cards."""
+    from factormer.nn import zoo
+
+    cards = zoo.models()
+    if as_json:
+        print(json.dumps({name: asdict(card) for name, card in cards.items()}, indent=2))
+        return
+    print("\n\n".join(str(card) for card in cards.values()))
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="TOML file; see experiments/configs.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")] = "cpu",
+    minutes: Annotated[float, typer.Option(help="Stop after so long; run again to go on.")] = 1e9,
+) -> None:
+    """Train a network; stopped at any moment, the same command goes on where it was."""
+    from factormer.nn.zoo import load_model, save_model
+    from factormer.train.config import TrainConfig
+    from factormer.train.export import make_card
+    from factormer.train.loop import train as run
+
+    options = _existing(config, TrainConfig.load)
+    folder = out or Path("runs") / options.name
+    warm = load_model(options.warm_start) if options.warm_start else None
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        task = progress.add_task("drawing matrices", total=None)
+
+        def report(event: dict[str, Any]) -> None:
+            if event["event"] == "step":
+                text = f"epoch {event['epoch']}  loss {event['loss']:.4g}"
+                progress.update(
+                    task, total=event["total"], completed=event["step"], description=text
+                )
+            if event["event"] == "epoch":
+                medians = {name: event[name][:3] for name in ("small", "large")}
+                progress.print(f"epoch {event['epoch']}: median RMSE {medians}")
+
+        done = run(
+            options,
+            folder,
+            device=device,
+            max_seconds=60 * minutes,
+            warm_start=warm,
+            report=report,
+        )
+    if not done.finished:
+        print(f"stopped at step {done.step}; the same command goes on from there")
+    path = folder / f"{options.name}.safetensors"
+    save_model(done.model, make_card(options, done, device=device), path)
+    print(f"weights: {path}")
+
+
+@app.command()
+def reproduce(
+    figures: Annotated[list[str] | None, typer.Argument(help="Figures; default all.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the real data; default $FACTORMER_DATA.")
+    ] = None,
+    out: Out = Path("runs/reproduce"),
+) -> None:
+    """Draw the figures of the paper with their numbers, and RESULTS.md beside its claims."""
+    from factormer.reproduce import reproduce as run
+
+    run(figures, data=data, out=out, report=print)
+    print(f"results: {out / 'RESULTS.md'}")
+
+
+def _existing(path: Path, load: Any) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; configs are in experiments/configs")
+    return load(path)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; an error is a sentence on stderr and exit code 1."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        app(arguments)
+    except SystemExit as stop:  # how the library ends every command, with 2 for wrong usage
+        return int(stop.code or 0)
+    except (ValueError, OSError, ImportError) as error:
+        if "--debug" in arguments:
+            raise
+        print(f"factormer: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,48 @@
+"""From a finished run to a weights file with its card."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from factormer.nn.zoo import Card
+from factormer.train.config import TrainConfig
+from factormer.train.loop import Run
+
+_SHOWN = (0, 1, 2, 3, 5, 10, 20)
+
+
+def make_card(config: TrainConfig, run: Run, *, device: str, version: str = "1") -> Card:
+    """The card of a run: config, data, cost and validation figures."""
+    options = asdict(config)
+    options.pop("model")
+    training = {
+        "data": f"{config.copies} × the 15 000 synthetic matrices of app. C, rank {config.model.rank}",
+        "steps": run.step,
+        "finished": run.finished,
+        "seconds": round(run.seconds),
+        "device": _device_name(device),
+        "torch": torch.__version__,
+        "options": options,
+    }
+    return Card(config.name, version, config.model, training, figures(config, run.validation))
+
+
+def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str, Any]:
+    """Median RMSE by iteration: an initialization counts from 0, an acceleration from 1."""
+    first = 0 if config.model.n_points == 1 else 1
+    return {
+        f"median RMSE, {name} validation set": {
+            f"iteration {k + first}": medians[k] for k in _SHOWN
+        }
+        for name, medians in validation.items()
+    }
+
+
+def _device_name(device: str) -> str:
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads)"
