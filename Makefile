@@ -52,8 +52,8 @@ lint: $(INSTALLED) ## Lint with ruff
 types: $(INSTALLED) ## Check the types with pyright
 	$(BIN)/pyright
 
-bench: $(INSTALLED) ## Time the solvers against other packages
-	$(BIN)/factormer bench
+bench: $(INSTALLED) ## Time the folded Factormer layer against the literal one
+	$(BIN)/python benchmarks/folded_layer.py
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

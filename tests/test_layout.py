@@ -18,6 +18,8 @@ RANKS = {
     "factors": 0,
     "matrix": 1,
     "problem": 2,
+    "validate": 2,
+    "datasets": 2,
     "initialize": 3,
     "solvers": 3,
     "nn": 3,
@@ -26,12 +28,13 @@ RANKS = {
     "solve": 5,
     "train": 6,
     "presets": 6,
-    "estimator": 7,
-    "plot": 7,
-    "datasets": 7,
-    "__init__": 8,  # the public names
-    "reproduce": 9,
-    "cli": 10,
+    "plot": 6,
+    "engine": 7,
+    "estimator": 8,
+    "demo": 8,
+    "__init__": 9,  # the public names
+    "reproduce": 10,
+    "cli": 11,
 }
 
 

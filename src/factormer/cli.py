@@ -68,7 +68,9 @@ def train(
     from factormer.train.config import TrainConfig
     from factormer.train.export import make_card
     from factormer.train.loop import train as run
+    from factormer.validate import as_device
 
+    as_device(device)
     options = _existing(config, TrainConfig.load)
     folder = out or Path("runs") / options.name
     warm = load_model(options.warm_start) if options.warm_start else None

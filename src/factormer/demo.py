@@ -30,7 +30,7 @@ class Comparison(NamedTuple):
 
 def demo(out: Path) -> Comparison:
     """Factorise the digits at rank 16 with the defaults and with scikit-learn's."""
-    X = load_digits().data
+    X = np.asarray(load_digits(return_X_y=True)[0])
     tick = time.perf_counter()
     result = factorize(X, _RANK)
     seconds = time.perf_counter() - tick
@@ -38,7 +38,7 @@ def demo(out: Path) -> Comparison:
     tick = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it may reach its iteration limit
-        sklearn = decomposition.NMF(_RANK, random_state=0)
+        sklearn = decomposition.NMF(_RANK, random_state=0)  # pyright: ignore[reportArgumentType]
         W = sklearn.fit_transform(X)
     sklearn_seconds = time.perf_counter() - tick
     rmse = float(np.sqrt(np.mean((X - W @ sklearn.components_) ** 2)))

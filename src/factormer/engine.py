@@ -13,7 +13,7 @@ from factormer import presets
 from factormer.problem import Problem
 from factormer.solve import Result, Row, Stationary, TimeBudget, any_of, solve
 from factormer.solvers.ao_admm import admm_nnls
-from factormer.validate import as_factors, as_matrix, as_rank, as_tensor
+from factormer.validate import as_factors, as_matrix, as_rank, as_tensor, check_limits, check_mean
 
 
 def factorize(
@@ -67,15 +67,11 @@ def factorize(
     -----
     V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
     """
-    if max_iter < 0:
-        raise ValueError(f"max_iter is {max_iter}; it must be at least 0")
-    if not tol >= 0:
-        raise ValueError(f"tol is {tol}; it must be at least 0 (0: run all of max_iter)")
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit is {time_limit}; it must be a positive number of seconds")
+    check_limits(max_iter, tol, time_limit)
     started = time.perf_counter()
     matrix = as_matrix(V, device=device)
     problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    check_mean(mean)
     custom = None if W is None and H is None else as_factors(W, H, matrix, problem.rank)
     start = presets.initializer(
         init, matrix, problem.rank, None if custom is None else custom.scale(1 / mean)

@@ -105,7 +105,7 @@ class Result:
     @property
     def rmse(self) -> float | np.ndarray:
         """Error of the factors returned: the lowest of the trace."""
-        best = self.trace.rmse.min(axis=0)
+        best = np.fmin.reduce(self.trace.rmse)  # NaN where a member of a stack overflowed
         return float(best) if best.ndim == 0 else best
 
     @property
@@ -122,7 +122,8 @@ class Stationary:
     """Stop once the projected gradient has fallen to `tol` times its size at the start.
 
     It means the same for every solver, and 0 never stops. Looked at every `every` iterations,
-    since it costs as much as one; a stack stops when all of its members may.
+    since it costs as much as one; a stack stops when all of its members may. A fit that is exact
+    up to rounding counts too: where the start is one, its gradient is noise and falls no further.
     """
 
     tol: float = 1e-4
@@ -136,7 +137,9 @@ class Stationary:
         size = problem.stationarity(x)
         if self._start is None or iteration == 0:
             self._start = size
-        return Status.CONVERGED if bool((size <= self.tol * self._start).all()) else None
+        rounding = 10 * torch.finfo(size.dtype).eps * problem.mean()
+        met = (size <= self.tol * self._start) | (trace.rows[-1].rmse <= rounding)
+        return Status.CONVERGED if bool(met.all()) else None
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ def solve(
                 status = verdict
                 break
     except KeyboardInterrupt:
+        if not trace.rows:
+            raise  # there is nothing yet to keep
         status = Status.INTERRUPTED
     return Result(best, status, trace)
 

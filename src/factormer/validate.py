@@ -5,26 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 
 from factormer.factors import Factors
 from factormer.matrix import Dense
 
+_REAL = (int, float, np.integer, np.floating)
+
 
 def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> torch.Tensor:
     """A floating tensor from anything array-like: float32 stays, all else becomes float64."""
-    if isinstance(values, torch.Tensor):
-        tensor = values
+    is_tensor = isinstance(values, torch.Tensor)
+    if scipy.sparse.issparse(values) or (is_tensor and values.layout != torch.strided):
+        raise ValueError(
+            f"{name} is sparse; it must be dense: pass {name}.toarray() or .to_dense()"
+        )
+    if is_tensor:
+        tensor = values.detach()
     else:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
-        tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=_float_type(array.dtype)))
+        tensor = torch.from_numpy(np.require(array, _float_type(array.dtype), ["C", "W"]))
     if tensor.is_complex():
         raise ValueError(f"{name} holds complex values; it must hold real numbers")
     if tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.double()
-    return tensor if device is None else tensor.to(device)
+    return tensor if device is None else tensor.to(as_device(device))
+
+
+def as_device(name: str | torch.device) -> torch.device:
+    """A device that this machine has."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
+        raise ValueError(
+            f"device is {str(name)!r}, which is not on this machine; choose 'cpu', or 'cuda' where "
+            "torch finds a GPU"
+        ) from error
+    return device
 
 
 def _float_type(dtype: np.dtype) -> type:
@@ -48,6 +69,8 @@ def as_factors(W: Any, H: Any, V: Dense, rank: int) -> Factors:
     *batch, m, n = V.shape
     pair = []
     for name, values, size in (("W", W, m), ("H", H, n)):
+        if values is None:
+            raise ValueError(f"{name} is missing; a start is given by both W and H")
         F = as_tensor(values, name=name, device=V.device).to(V.dtype)
         if F.shape != (*batch, size, rank):
             raise ValueError(
@@ -64,6 +87,27 @@ def as_rank(rank: Any) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise ValueError(f"rank is {rank!r}; it must be a whole number of at least 1")
     return int(rank)
+
+
+def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
+    """When to stop: limits that mean something."""
+    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0:
+        raise ValueError(f"max_iter is {max_iter!r}; it must be a whole number of at least 0")
+    if not isinstance(tol, _REAL) or not tol >= 0:
+        raise ValueError(f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter)")
+    if time_limit is not None and not (isinstance(time_limit, _REAL) and time_limit > 0):
+        raise ValueError(
+            f"time_limit is {time_limit!r}; it must be a positive number of seconds, or None"
+        )
+
+
+def check_mean(mean: torch.Tensor) -> None:
+    """V / mean, which is what is factorised, has to be representable."""
+    if not bool((mean.isfinite() & (1 / mean).isfinite()).all()):
+        raise ValueError(
+            f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
+            "rescale it, or use float64"
+        )
 
 
 def _check_entries(tensor: torch.Tensor, name: str) -> None:

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -62,12 +63,13 @@ def load_model(name: str | Path) -> Network:
                 "for one of your own, give the path of its .safetensors file"
             )
     card = read_card(path)
-    model = build(card.config)
     with safe_open(path, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     try:
+        with torch.random.fork_rng(devices=[]):  # fresh weights come from the global generator
+            model = build(card.config)
         model.load_state_dict(tensors)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} does not fit the config in its own card: {error}") from error
     return model.requires_grad_(False).eval()
 
@@ -77,7 +79,12 @@ def save_model(model: Network, card: Card, path: Path) -> None:
     header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
     temporary = path.with_suffix(".part")
     tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}
-    save_file(tensors, temporary, metadata=header)
+    try:
+        save_file(tensors, temporary, metadata=header)
+    except SafetensorError as error:  # which is no OSError, though a full disk is what it means
+        raise OSError(
+            f"{path} cannot be written ({error}); make room, or choose another folder"
+        ) from error
     os.replace(temporary, path)
 
 

@@ -21,6 +21,7 @@ from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 
 RANK = 10
+N_ITER = 100
 N_ACCEL = 5  # the paper's number of accelerated iterations
 
 

@@ -1,4 +1,4 @@
-"""The distribution of an entry of the synthetic matrices, V = Σ_c W_c H_c with exponential factors."""
+"""The distribution of an entry Σ_c W_c H_c of the synthetic matrices, their factors exponential."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from factormer.reproduce.contestants import Contestant, Witness
 from factormer.solvers.base import iterate
 from factormer.train.synthetic import Stack
 
-N_ITER = 100
 _CHUNK = 16  # problems run at once: bounds the memory that attention takes
 
 
@@ -37,7 +36,7 @@ def run(
     problem: Problem,
     x0: Factors,
     *,
-    n_iter: int = N_ITER,
+    n_iter: int,
     keep: Collection[int] = (),
 ) -> Run:
     """Run from the NNDSVD start x0, keeping the points of the iterations in `keep`."""
@@ -56,7 +55,7 @@ def run(
     return Run(torch.stack(errors), torch.tensor(seconds).double(), witness.kept, points)
 
 
-def run_stack(contestant: Contestant, stack: Stack, *, n_iter: int = N_ITER) -> Run:
+def run_stack(contestant: Contestant, stack: Stack, *, n_iter: int) -> Run:
     """Run on every problem of a stack, those of like size together, since padding costs time."""
     order = n_entries(stack.problem.V).argsort()
     chunks = [stack.select(index, crop=True) for index in order.split(_CHUNK)]

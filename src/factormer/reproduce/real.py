@@ -18,6 +18,7 @@ from factormer.reproduce.contestants import (
     BASELINE,
     IN_FIGURES,
     INIT_ALWAYS,
+    N_ITER,
     RANK,
     WITHOUT_SAFEGUARD,
 )
@@ -29,13 +30,15 @@ BASIS_ITERATION = 30
 _LEARNED_BASIS = "basis: initialization network (no safeguard) + {} iterations"
 
 
-def real(name: str, V: Float[Tensor, "pixels images"]) -> tuple[dict[str, Any], Any]:
+def real(
+    name: str, V: Float[Tensor, "pixels images"], *, n_iter: int = N_ITER
+) -> tuple[dict[str, Any], Any]:
     """The numbers and the figure of a real matrix of mean 1."""
     problem = Problem(Dense(V), RANK)
     x0 = NNDSVD()(problem, torch.Generator())
     rows, errors, W = {}, {}, x0.W
     for contestant in (*IN_FIGURES, *WITHOUT_SAFEGUARD, *AROUND_TRACE):
-        result = run(contestant, problem, x0, keep=(BASIS_ITERATION,))
+        result = run(contestant, problem, x0, n_iter=n_iter, keep=(BASIS_ITERATION,))
         errors[contestant.key] = result.rmse
         rows[contestant.key] = {
             "label": contestant.label,
@@ -53,22 +56,20 @@ def real(name: str, V: Float[Tensor, "pixels images"]) -> tuple[dict[str, Any], 
 def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
     """Curves, ratios to AO-ADMM, and the basis images."""
     rows = numbers["contestants"]
-    with style.figure(14, 4.3) as drawing:
-        left, right = drawing.subfigures(1, 2, width_ratios=(1.05, 1))
+    with style.figure(14.0, 4.0) as drawing:
+        left, right = drawing.subfigures(1, 2, width_ratios=(1.3, 1))
         curves, ratios = left.subplots(1, 2)
         for contestant in (*IN_FIGURES, *WITHOUT_SAFEGUARD):
             style.line(curves, contestant.key, rows[contestant.key]["rmse"])
             if contestant is not BASELINE:
                 style.line(ratios, contestant.key, rows[contestant.key]["ratio"])
         curves.set(title="a) error", xlabel="iteration", ylabel="RMSE", yscale="log")
+        _plain_ticks(curves)
         shown = [rows[c.key] for c in IN_FIGURES]  # without safeguard there is no bound
         curves.set_ylim(*_range([row["rmse"] for row in shown]))
         style.ratio_axes(ratios, "b) error beside AO-ADMM's")
-        ratios.set(yscale="log")
         ratios.set_ylim(*_range([row["ratio"] for row in shown]))
-        for ax in (curves, ratios):
-            _plain_ticks(ax)
-        left.legend(*curves.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        left.legend(*curves.get_legend_handles_labels(), loc="outside lower center", ncols=3)
         style.images(right.subplots(2, RANK // 2).ravel(), W)
         right.suptitle("c) " + _LEARNED_BASIS.format(BASIS_ITERATION), fontsize=9.5)
         m, n = numbers["shape"]
@@ -85,7 +86,7 @@ def faces(V: Float[Tensor, "pixels images"]) -> tuple[dict[str, Any], Any]:
     for letter, t in zip("bc", (2, BASIS_ITERATION), strict=True):
         panels[f"{letter}) {_LEARNED_BASIS.format(t)}"] = result.points[t]
     numbers = {"rmse": {title: problem.rmse(x).item() for title, x in panels.items()}}
-    with style.figure(11, 4.6) as drawing:
+    with style.figure(11.0, 4.6) as drawing:
         for part, (title, x) in zip(drawing.subfigures(3, 1), panels.items(), strict=True):
             style.images(part.subplots(1, RANK), x.W)
             part.suptitle(f"{title}, RMSE {problem.rmse(x).item():.3f}", fontsize=9.5)
@@ -112,7 +113,7 @@ def histogram(matrices: dict[str, Tensor]) -> tuple[dict[str, Any], Any]:
 def draw_histogram(numbers: dict[str, Any]) -> Any:
     """A panel a matrix, with the same curve in both."""
     edges = np.array(numbers["edges"])
-    with style.figure(8, 3.2) as drawing:
+    with style.figure(8.0, 3.2) as drawing:
         axes = drawing.subplots(1, len(numbers["sets"]), sharey=True, squeeze=False)[0]
         for ax, (name, row) in zip(axes, numbers["sets"].items(), strict=True):
             ax.stairs(row["density"], edges, fill=True, color="#56b4e9", label="pixels")

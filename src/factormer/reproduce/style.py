@@ -1,8 +1,8 @@
-"""How the figures look: one colour a contestant, safe for the colour-blind (Okabe & Ito's palette)."""
+"""How the figures look: one colour a contestant, of Okabe & Ito's palette for the colour-blind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from factormer.reproduce.contestants import LABELS
 
-RC = {
+RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.spines.top": False,
@@ -19,7 +19,6 @@ RC = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
-    "lines.linewidth": 1.6,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
@@ -32,8 +31,14 @@ COLOURS = {
     "init-r10-always": "#56b4e9",
     "accel-r10-always": "#e69f00",
 }
-DASHES = {"ao-admm-trace": "--", "init-r10-paper": "-.", "init-r10-always": ":"}
-DASHES["accel-r10-always"] = ":"
+DASHES: dict[str, Any] = {
+    "ao-admm-trace": "--",
+    "init-r10-paper": "-.",
+    "accel-r10": (0, (5, 1.2)),
+    "init-r10-always": ":",
+    "accel-r10-always": ":",
+}
+WIDTHS = {"ao-admm": 3.6, "init-r10": 2.2}  # where curves coincide, all of them are seen
 
 
 def check_matplotlib() -> None:
@@ -66,11 +71,8 @@ def line(
 ) -> None:
     """The curve of one contestant; what is not finite is a gap."""
     y = np.array(values, dtype=float)
-    options = {
-        "color": COLOURS[key],
-        "linestyle": DASHES.get(key, "-"),
-        "label": LABELS[key],
-    } | options
+    options |= {"color": COLOURS[key], "linestyle": DASHES.get(key, "-"), "label": LABELS[key]}
+    options["linewidth"] = WIDTHS.get(key, 1.6)
     ax.plot(np.arange(len(y)) if x is None else x, y, **options)
 
 
@@ -87,9 +89,13 @@ def ratio_axes(ax: Any, title: str) -> None:
     ax.set(title=title, xlabel="iteration", ylabel="RMSE / RMSE of AO-ADMM, ρ = 1")
 
 
-def images(axes: Sequence[Any], columns: Any) -> None:
-    """Each column of a pixels × components array as a square grey image, scaled to its own range."""
+def images(axes: Iterable[Any], columns: Any) -> None:
+    """Each column of a pixels × components array as a square grey image, each on its own scale.
+
+    White is the 99th percentile: a few bright pixels do not leave the rest in the dark.
+    """
     side = round(len(columns) ** 0.5)
     for ax, column in zip(axes, np.asarray(columns).T, strict=True):
-        ax.imshow(column.reshape(side, side), cmap="gray", interpolation="nearest")
+        top = np.quantile(column, 0.99) or 1.0  # a component may be zero
+        ax.imshow(column.reshape(side, side), cmap="gray", vmin=0, vmax=top)
         ax.set_axis_off()

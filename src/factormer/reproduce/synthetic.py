@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from factormer.reproduce import style
@@ -13,18 +13,16 @@ from factormer.reproduce.contestants import (
     IN_FIGURES,
     INIT,
     INIT_PAPER,
-    WITHOUT_SAFEGUARD,
+    N_ITER,
     Contestant,
 )
-from factormer.reproduce.measure import N_ITER, costs, quartiles, run_stack
+from factormer.reproduce.measure import costs, quartiles, run_stack
 from factormer.train.synthetic import validation_set
 
 ABLATION_ITERATIONS = (0, 1, 2, 5, 10, 20)
 
 
-def measure_set(
-    name: str, contestants: Sequence[Contestant], *, n_iter: int = N_ITER
-) -> dict[str, Any]:
+def measure_set(name: str, contestants: Sequence[Contestant], *, n_iter: int) -> dict[str, Any]:
     """Quartiles of error, and of its pairwise ratio to AO-ADMM's, of each contestant on a set."""
     stack = validation_set(name)
     baseline = run_stack(BASELINE, stack, n_iter=n_iter)
@@ -41,9 +39,9 @@ def measure_set(
     return {"set": name, "n_problems": len(stack), "n_iter": n_iter, "contestants": rows}
 
 
-def synthetic(name: str) -> tuple[dict[str, Any], Any]:
+def synthetic(name: str, *, n_iter: int = N_ITER) -> tuple[dict[str, Any], Any]:
     """The numbers and the figure of a validation set, "small" or "large"."""
-    numbers = measure_set(name, [*IN_FIGURES, *WITHOUT_SAFEGUARD])
+    numbers = measure_set(name, [*IN_FIGURES, ACCEL_ALWAYS], n_iter=n_iter)
     return numbers, draw_synthetic(numbers)
 
 
@@ -92,7 +90,7 @@ def ablation() -> tuple[dict[str, Any], Any]:
 def draw_ablation(numbers: dict[str, Any]) -> Any:
     """A panel a set: medians at a few iterations, with bars from quartile to quartile."""
     iterations = numbers["iterations"]
-    with style.figure(8, 3.6) as drawing:
+    with style.figure(8.0, 3.6) as drawing:
         axes = drawing.subplots(1, 2, sharey=True)
         for ax, (name, rows) in zip(axes, numbers["sets"].items(), strict=True):
             for shift, (key, row) in zip((-0.12, 0.0, 0.12), rows.items(), strict=True):
@@ -106,7 +104,7 @@ def draw_ablation(numbers: dict[str, Any]) -> Any:
     return drawing
 
 
-def _legend(drawing: Any, axes: Sequence[Any]) -> None:
+def _legend(drawing: Any, axes: Iterable[Any]) -> None:
     """One legend for all panels, below them."""
     entries = [ax.get_legend_handles_labels() for ax in axes]
     named = {label: handle for entry in entries for handle, label in zip(*entry, strict=True)}

@@ -26,7 +26,7 @@ class TrainConfig:
     warm_start: str = ""  # a weights file, relative to the config, to begin from
 
     copies: int = 1  # how many times the 15 000 matrices of the paper's table, all different
-    sigma: float = 0.01  # noise (sec. 6.1)
+    sigma: float = 0.01  # noise (sec. 7.1)
     sigma_max: float = 0.0  # if above sigma: the noise of each matrix, log-uniform between them
     n_steps: int = 5  # T of eq. 17; open for the initialization model
     n_accel: int = 5  # accelerated iterations among them (alg. 2)

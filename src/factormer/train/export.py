@@ -20,7 +20,7 @@ def make_card(config: TrainConfig, run: Run, *, device: str, version: str = "1")
     options = asdict(config)
     options.pop("model")
     training = {
-        "data": f"{config.copies} × the 15 000 synthetic matrices of app. C, rank {config.model.rank}",
+        "data": f"{config.copies} × 15 000 synthetic matrices (app. C), rank {config.model.rank}",
         "steps": run.step,
         "finished": run.finished,
         "seconds": round(run.seconds),
@@ -35,9 +35,7 @@ def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str
     """Median RMSE by iteration: an initialization counts from 0, an acceleration from 1."""
     first = 0 if config.model.n_points == 1 else 1
     return {
-        f"median RMSE, {name} validation set": {
-            f"iteration {k + first}": medians[k] for k in _SHOWN
-        }
+        f"median RMSE, {name} set": {f"iteration {k + first}": medians[k] for k in _SHOWN}
         for name, medians in validation.items()
     }
 

@@ -1,4 +1,4 @@
-"""The synthetic matrices of sec. 6.1 and app. C: V = W Hᵀ + N, exponential factors, mean 1."""
+"""The synthetic matrices of sec. 7.1 and app. C: V = W Hᵀ + N, exponential factors, mean 1."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRAINING = (  # the table of app. C
     SizeClass(1_500, (30, 100), (10, 35)),
     SizeClass(1_500, (10, 35), (30, 100)),
 )
-VALIDATION = {  # sec. 6.1, free of noise
+VALIDATION = {  # sec. 7.1, free of noise
     "small": SizeClass(128, (15, 35), (15, 35)),
     "large": SizeClass(128, (50, 200), (50, 200)),
 }

@@ -1,0 +1,336 @@
+"""solve() returns the best point it has seen, says why it ended, and times the solver alone."""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from factormer.factors import Factors
+from factormer.initialize import Random
+from factormer.matrix import Dense
+from factormer.problem import Problem
+from factormer.solve import Result, Row, Stationary, Status, TimeBudget, Trace, any_of, solve
+from factormer.solvers.ao_admm import AOADMM
+
+NEVER = Stationary(tol=0.0)
+
+
+class ScriptedState(NamedTuple):
+    """A point and how many iterations led to it."""
+
+    factors: Factors
+    t: int
+
+
+class Scripted:
+    """Goes through given values of W, (T + 1, *b), with H = 1; a step takes two seconds."""
+
+    def __init__(self, values: Any, clock: "Clock | None" = None):
+        self.values = torch.tensor(values, dtype=torch.float64)
+        self.clock = clock
+
+    def point(self, t: int) -> Factors:
+        W = self.values[t][..., None, None]
+        return Factors(W, torch.ones_like(W))
+
+    def init(self, problem: Problem, x0: Factors) -> ScriptedState:
+        return ScriptedState(x0, 0)
+
+    def step(self, problem: Problem, state: ScriptedState) -> ScriptedState:
+        if self.clock is not None:
+            self.clock.now += 2.0
+        return ScriptedState(self.point(state.t + 1), state.t + 1)
+
+    def adopt(self, problem: Problem, state: ScriptedState, x: Factors) -> ScriptedState:
+        return ScriptedState(x, state.t)
+
+    def run(self, **options: Any) -> Result:
+        """Solve V = 1, so that the error is |W − 1|, along the whole script."""
+        V = Dense(torch.ones(*self.values.shape[1:], 1, 1, dtype=torch.float64))
+        options = {"stop": NEVER, "max_iter": len(self.values) - 1} | options
+        return solve(Problem(V, 1), self, self.point(0), **options)
+
+
+class Clock:
+    """A `time.perf_counter` that stands still unless told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
+@pytest.fixture
+def problem(rng) -> Problem:
+    V = torch.rand(8, 3, generator=rng) @ torch.rand(3, 7, generator=rng)
+    return Problem(Dense(V.double()), 3)
+
+
+# The point that is returned
+
+
+def test_best_point_is_returned_when_the_solver_gets_worse():
+    result = Scripted([0.5, 0.9, 0.2, 3.0]).run()
+    assert result.W.item() == 0.9
+    assert result.rmse == pytest.approx(0.1)
+    assert result.n_iter == 3
+    np.testing.assert_allclose(result.trace.rmse, [0.5, 0.1, 0.8, 2.0])
+
+
+def test_start_is_returned_when_all_else_is_worse():
+    assert Scripted([0.9, 0.5, 0.2]).run().W.item() == 0.9
+
+
+def test_no_iteration_returns_the_start():
+    result = Scripted([0.9]).run()
+    assert (result.W.item(), result.n_iter, result.status) == (0.9, 0, Status.MAX_ITER)
+
+
+@pytest.mark.parametrize("end", [math.nan, math.inf])
+def test_nonfinite_iterate_ends_the_run_with_the_best_before(end):
+    result = Scripted([0.5, 0.9, 0.2, end, 1.0]).run()
+    assert result.status is Status.NONFINITE
+    assert result.W.item() == 0.9
+    assert result.rmse == pytest.approx(0.1)
+    assert len(result.trace) == 3
+
+
+def test_start_that_overflows_is_left_behind():
+    result = Scripted([1e200, 0.9]).run()
+    assert result.W.item() == 0.9
+    assert result.rmse == pytest.approx(0.1)
+
+
+def test_result_is_outside_any_graph_of_gradients(problem, rng):
+    V = problem.V.entries.requires_grad_()
+    result = solve(Problem(Dense(V), 3), AOADMM(), Random()(problem, rng), max_iter=2)
+    assert not result.W.requires_grad
+    assert not result.H.requires_grad
+
+
+# Stacks
+
+
+def test_each_member_of_a_stack_keeps_its_own_best():
+    result = Scripted([[0.5, 0.5], [0.9, 0.6], [0.7, 1.0]]).run()
+    assert result.W.flatten().tolist() == [0.9, 1.0]
+    np.testing.assert_allclose(result.rmse, [0.1, 0.0])
+    assert result.trace.rmse.shape == (3, 2)
+
+
+def test_stack_goes_on_without_a_member_that_overflows():
+    result = Scripted([[0.5, 0.5], [0.8, math.nan], [0.9, math.nan]]).run()
+    assert result.status is Status.MAX_ITER
+    assert result.W.flatten().tolist() == [0.9, 0.5]
+    np.testing.assert_allclose(result.rmse, [0.1, 0.5])
+
+
+def test_stack_stops_when_all_of_its_members_may():
+    script = [[0.0, 0.0], [1.0, 0.5], [1.0, 0.75], [1.0, 1.0], [1.0, 1.0]]
+    result = Scripted(script).run(stop=Stationary(1e-3, every=1))
+    assert result.status is Status.CONVERGED
+    assert result.n_iter == 3
+
+
+# Why it ends
+
+
+def test_iteration_limit_ends_the_run():
+    result = Scripted([0.5, 0.6, 0.7, 0.8]).run(max_iter=2)
+    assert result.status is Status.MAX_ITER
+    assert result.n_iter == 2
+
+
+def test_small_projected_gradient_beside_that_of_the_start_is_convergence():
+    values = [1 - 0.5**t for t in range(8)]
+    sizes = [abs(w - 1) * math.sqrt(1 + w**2) for w in values]  # by W: w − 1; by H: (w − 1) w
+    expected = next(t for t, size in enumerate(sizes) if size <= 0.1 * sizes[0])
+    result = Scripted(values).run(stop=Stationary(0.1, every=1))
+    assert result.status is Status.CONVERGED
+    assert result.n_iter == expected
+
+
+def test_convergence_is_looked_for_every_few_iterations():
+    result = Scripted([0.5] + 9 * [1.0]).run(stop=Stationary(0.1, every=4))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 4)
+
+
+def test_solver_converges_to_a_point_without_descent(problem, rng):
+    tol, x0 = 1e-3, Random()(problem, rng)
+    result = solve(problem, AOADMM(), x0, stop=Stationary(tol), max_iter=5000)
+    assert result.status is Status.CONVERGED
+    assert 0 < result.n_iter < 5000
+    # The best point is not the last one, but on a smooth end of the run it is about as good.
+    assert problem.stationarity(result.factors) <= 2 * tol * problem.stationarity(x0)
+
+
+def test_stationary_start_converges_at_once():
+    result = Scripted([1.0, 1.0]).run(stop=Stationary(1e-4))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 0)
+
+
+def test_exact_fit_up_to_rounding_converges_though_its_gradient_is_noise():
+    noise = 2.0**-52
+    result = Scripted([1 + noise, 1 - noise, 1 + noise]).run(stop=Stationary(1e-4, every=1))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 0)
+
+
+def test_tolerance_of_zero_runs_all_iterations_even_at_a_solution():
+    result = Scripted(8 * [1.0]).run(stop=Stationary(tol=0.0, every=1))
+    assert (result.status, result.n_iter) == (Status.MAX_ITER, 7)
+
+
+def test_rule_used_twice_measures_from_each_start():
+    rule = Stationary(0.1, every=1)
+    far = Scripted([100.0, 1.1, 1.05]).run(stop=rule)
+    near = Scripted([1.2, 1.1, 1.05]).run(stop=rule)
+    assert (far.status, near.status) == (Status.CONVERGED, Status.MAX_ITER)
+
+
+def test_time_limit_ends_the_run(clock):
+    result = Scripted(9 * [0.5], clock).run(stop=TimeBudget(5.0))
+    assert result.status is Status.TIME_LIMIT
+    assert result.trace.seconds.tolist() == [0, 2, 4, 6]
+
+
+def test_clock_covers_the_solver_and_its_start_but_no_bookkeeping(clock):
+    def callback(row: Row) -> None:
+        clock.now += 100
+
+    started, clock.now = clock.now, 3.0
+    result = Scripted(3 * [0.5], clock).run(started=started, callback=callback)
+    assert result.trace.seconds.tolist() == [3, 5, 7]
+
+
+def test_time_limit_counts_what_the_start_took(clock):
+    started, clock.now = clock.now, 3.0
+    result = Scripted(3 * [0.5], clock).run(started=started, stop=TimeBudget(3.0))
+    assert (result.status, result.n_iter) == (Status.TIME_LIMIT, 0)
+
+
+def test_interrupt_in_a_callback_keeps_the_best_so_far():
+    def callback(row: Row) -> None:
+        if row.iteration == 2:
+            raise KeyboardInterrupt
+
+    result = Scripted([0.5, 0.9, 0.2, 1.0]).run(callback=callback)
+    assert result.status is Status.INTERRUPTED
+    assert result.W.item() == 0.9
+    assert result.n_iter == 2
+
+
+def test_interrupt_in_the_solver_keeps_the_best_so_far(monkeypatch):
+    solver = Scripted([0.5, 0.9, 0.2, 1.0])
+    plain = solver.step
+
+    def step(problem: Problem, state: ScriptedState) -> ScriptedState:
+        if state.t == 2:
+            raise KeyboardInterrupt
+        return plain(problem, state)
+
+    monkeypatch.setattr(solver, "step", step)
+    result = solver.run()
+    assert (result.status, result.W.item()) == (Status.INTERRUPTED, 0.9)
+
+
+def test_interrupt_before_there_is_a_point_is_not_swallowed(monkeypatch):
+    def init(problem: Problem, x0: Factors) -> ScriptedState:
+        raise KeyboardInterrupt
+
+    solver = Scripted([0.5, 0.9])
+    monkeypatch.setattr(solver, "init", init)
+    with pytest.raises(KeyboardInterrupt):
+        solver.run()
+
+
+def test_first_named_rule_gives_the_status():
+    def rule(status: Status | None):
+        return lambda problem, x, trace: status
+
+    both = [rule(Status.TIME_LIMIT), rule(Status.CONVERGED)]
+    assert Scripted([0.5]).run(stop=any_of(*both)).status is Status.TIME_LIMIT
+    assert Scripted([0.5]).run(stop=any_of(*both[::-1])).status is Status.CONVERGED
+    assert Scripted([0.5]).run(stop=any_of(rule(None), both[1])).status is Status.CONVERGED
+    assert Scripted([0.5]).run(stop=any_of(rule(None))).status is Status.MAX_ITER
+
+
+def test_default_rule_is_convergence():
+    assert Scripted([0.5] + 9 * [1.0]).run(stop=None).status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("status", Status)
+def test_status_reads_as_a_sentence(status):
+    assert str(status) == f"{status.name}: {status.value}"
+
+
+# The history
+
+
+def test_trace_has_a_row_for_the_start_and_each_iteration(problem, rng):
+    rows = []
+    x0 = Random()(problem, rng)
+    result = solve(problem, AOADMM(), x0, stop=NEVER, max_iter=6, callback=rows.append)
+    assert result.trace.rows == rows
+    assert len(result.trace) == 7
+    assert result.trace.iteration.tolist() == list(range(7))
+    assert (np.diff(result.trace.seconds) >= 0).all()
+    assert result.trace.rmse[0] == pytest.approx(problem.rmse(x0).item())
+    assert result.rmse == result.trace.rmse.min()
+
+
+def test_scaled_trace_is_that_of_the_scaled_matrix():
+    trace = Scripted([0.5, 0.9]).run().trace
+    scaled = trace.scaled(torch.tensor(3.0, dtype=torch.float64))
+    np.testing.assert_allclose(scaled.rmse, 3 * trace.rmse)
+    assert scaled.iteration.tolist() == trace.iteration.tolist()
+    assert scaled.seconds.tolist() == trace.seconds.tolist()
+
+
+def test_each_member_of_a_stack_is_scaled_by_its_own_number():
+    trace = Scripted([[0.5, 0.5], [0.9, 0.6]]).run().trace
+    scaled = trace.scaled(torch.tensor([3.0, 5.0], dtype=torch.float64))
+    np.testing.assert_allclose(scaled.rmse, trace.rmse * [3.0, 5.0])
+
+
+@pytest.mark.parametrize("x", ["iteration", "seconds"])
+def test_trace_draws_its_error_on_given_axes(x):
+    trace, ax = Scripted([0.5, 0.9, 0.2]).run().trace, Figure().subplots()
+    assert trace.plot(ax, x=x, label="script") is ax
+    (line,) = ax.lines
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), trace.rmse)
+    np.testing.assert_allclose(np.asarray(line.get_xdata()), getattr(trace, x))
+    assert (ax.get_xlabel(), ax.get_ylabel(), line.get_label()) == (x, "RMSE", "script")
+    assert ax.get_yscale() == "log"
+
+
+def test_trace_of_a_stack_draws_a_line_a_member():
+    trace = Scripted([[0.5, 0.5], [0.9, 0.6]]).run().trace
+    assert len(trace.plot(Figure().subplots()).lines) == 2
+
+
+def test_trace_draws_on_the_current_axes_by_default():
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("Agg")
+    try:
+        ax = Trace([Row(0, 0.0, torch.tensor(1.0))]).plot()
+        assert ax is plt.gca()
+    finally:
+        plt.close("all")
+
+
+def test_unknown_column_to_draw_against_is_refused():
+    with pytest.raises(ValueError, match="x is 'time'; choose 'iteration' or 'seconds'"):
+        Trace().plot(x="time")
