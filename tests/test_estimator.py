@@ -1,6 +1,10 @@
 """NMF keeps the contract of a scikit-learn transformer, and says what it did."""
 
+import json
+import subprocess
+import sys
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +13,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from factormer import NMF, Status, factorize
 
@@ -24,9 +27,32 @@ def well_separated(m: int = 24, n: int = 12, rank: int = 3) -> np.ndarray:
 X = well_separated()
 
 
-@parametrize_with_checks([NMF()])
-def test_scikit_learns_own_checks_pass(estimator, check):
-    check(estimator)
+# In a process without the shape checks: they forbid what one of the checks does, which is to make
+# estimators of nonsense, and make the others ten times slower.
+CHECK_AND_REPORT = """
+import json, sys, warnings
+from sklearn.utils.estimator_checks import check_estimator
+from factormer import NMF
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    done = check_estimator(NMF(**json.loads(sys.argv[1])), on_skip=None, on_fail=None)
+print(json.dumps([[d["check_name"], d["status"], repr(d["exception"])] for d in done]))
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "ao-admm", "max_iter": 50}, pytest.param({}, marks=pytest.mark.slow)],
+    ids=["quick", "defaults"],
+)
+def test_scikit_learns_own_checks_pass(options):
+    command = [sys.executable, "-c", CHECK_AND_REPORT, json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    checks = json.loads(done.stdout)
+    assert len(checks) > 40
+    failed = [f"{name}: {error}" for name, status, error in checks if status == "failed"]
+    assert not failed, "\n".join(failed)
 
 
 def test_fit_transform_gives_both_factors():
@@ -36,7 +62,6 @@ def test_fit_transform_gives_both_factors():
     assert (W >= 0).all()
     assert (est.components_ >= 0).all()
     assert est.n_components_ == 3
-    assert est.n_features_in_ == 12
     assert np.linalg.norm(X - W @ est.components_) < 0.01 * np.linalg.norm(X)
 
 
@@ -69,8 +94,8 @@ def test_transform_of_the_training_data_is_the_fitted_factor_once_converged():
 
 
 def test_transform_fits_new_rows_as_well_as_scikit_learn():
-    est, other = NMF(3).fit(X[::2]), sklearn.decomposition.NMF(3, max_iter=1000)
-    new = X[1::2]
+    est, new = NMF(3).fit(X[::2]), X[1::2]
+    other = sklearn.decomposition.NMF(3, max_iter=1000)  # pyright: ignore[reportArgumentType]
     other.fit(X[::2])
     other.components_ = est.components_
     errors = [np.linalg.norm(new - e.transform(new) @ est.components_) for e in (est, other)]
@@ -131,14 +156,16 @@ def test_every_option_of_factorize_is_an_option_here():
         "random_state": 1,
     }
     est = NMF(**options)
+    twin: Any = clone(est)
     assert est.get_params() == options
-    assert clone(est).get_params() == options
+    assert twin.get_params() == options
     assert NMF().set_params(**options).get_params() == options
 
 
 def test_clone_is_not_fitted():
+    twin: Any = clone(NMF(3, max_iter=2).fit(X))
     with pytest.raises(NotFittedError):
-        clone(NMF(3, max_iter=2).fit(X)).transform(X)
+        twin.transform(X)
 
 
 @pytest.mark.parametrize("method", ["transform", "inverse_transform"])
@@ -148,7 +175,7 @@ def test_use_before_fit_is_refused(method):
 
 
 def test_estimator_works_in_a_pipeline():
-    pipeline = make_pipeline(MaxAbsScaler(), NMF(3, max_iter=20, random_state=0))
+    pipeline: Any = make_pipeline(MaxAbsScaler(), NMF(3, max_iter=20, random_state=0))
     W = pipeline.fit_transform(X)
     assert W.shape == (24, 3)
     assert pipeline.transform(X[:5]).shape == (5, 3)

@@ -174,17 +174,14 @@ def blank_case(V: Tensor, rank: int = 3) -> Case:
     return Case(Problem(Dense(V), rank), Factors(V.new_zeros(m, rank), V.new_zeros(n, rank)))
 
 
-PADDING_FILLED = "NNDSVD fills rows and columns that only pad a stack"
-
-
 @pytest.mark.parametrize(
     ("start", "rank"),
     [
         (Random(), 3),
         (Random(), 9),
         (NNDSVD(), 3),
-        pytest.param(NNDSVD(), 9, marks=pytest.mark.xfail(reason=PADDING_FILLED)),
-        pytest.param(NNDSVD(fill=1.0), 3, marks=pytest.mark.xfail(reason=PADDING_FILLED)),
+        (NNDSVD(), 9),
+        (NNDSVD(fill=1.0), 3),
     ],
     ids=str,
 )

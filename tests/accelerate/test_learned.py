@@ -74,7 +74,6 @@ def test_blocks_of_attention_change_nothing(case, rng, monkeypatch):
         assert_close(LearnedInit(INIT, Given(x0), Always())(problem, rng), whole)
 
 
-@pytest.mark.xfail(raises=RuntimeError, reason="numbers are not put in the network's precision")
 def test_network_serves_a_problem_of_another_precision(case, rng):
     problem, x0 = case
     single = random_network(small_config()).float()

@@ -59,11 +59,7 @@ def test_padding_stays_exactly_zero_and_changes_nothing(solver, case):
         assert not x.H[n:].any()
 
 
-FILLS_PADDING = pytest.mark.xfail(reason="NNDSVD fills rows and columns that only pad a stack")
-INITIALIZERS = [
-    pytest.param(start, id=name, marks=FILLS_PADDING if name == "NNDSVDa" else [])
-    for name, start in DETERMINISTIC.items()
-]
+INITIALIZERS = [pytest.param(start, id=name) for name, start in DETERMINISTIC.items()]
 
 
 @pytest.mark.parametrize("initializer", INITIALIZERS)

@@ -139,5 +139,5 @@ def test_softmax_scale_is_that_of_a_head_unless_told_otherwise():
 
 
 def test_width_that_heads_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="width 10 is not a multiple of heads 4"):
+    with pytest.raises(ValueError, match="width is 10; it must be a multiple of heads"):
         EdgeAttention(10, 4)

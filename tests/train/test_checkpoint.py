@@ -10,18 +10,22 @@ from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpo
 CPU = torch.device("cpu")
 
 
+def contents(*, step: int, learner: dict[str, torch.Tensor] | None = None):
+    return {"config": {}, "learner": learner or {}, "step": step, "seconds": 0.0}
+
+
 def test_checkpoint_comes_back_as_it_was(tmp_path):
     path = tmp_path / "checkpoint.pt"
-    save_checkpoint(path, {"step": 3, "weights": {"a": torch.arange(4.0)}})
+    save_checkpoint(path, contents(step=3, learner={"a": torch.arange(4.0)}))
     saved = load_checkpoint(path, CPU)
     assert saved["step"] == 3
-    assert torch.equal(saved["weights"]["a"], torch.arange(4.0))
+    assert torch.equal(saved["learner"]["a"], torch.arange(4.0))
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
 def test_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pt"
-    save_checkpoint(path, {"step": 1})
+    save_checkpoint(path, contents(step=1))
 
     def full_disk(contents, file):
         file.write(b"half")
@@ -29,11 +33,11 @@ def test_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", full_disk)
     with pytest.raises(OSError, match="no space left"):
-        save_checkpoint(path, {"step": 2})
+        save_checkpoint(path, contents(step=2))
     monkeypatch.undo()
-    assert load_checkpoint(path, CPU) == {"step": 1}
-    save_checkpoint(path, {"step": 3})  # the half-written file is in nobody's way
-    assert load_checkpoint(path, CPU) == {"step": 3}
+    assert load_checkpoint(path, CPU)["step"] == 1
+    save_checkpoint(path, contents(step=3))  # the half-written file is in nobody's way
+    assert load_checkpoint(path, CPU)["step"] == 3
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise"])

@@ -128,7 +128,6 @@ def test_classes_and_pieces_share_no_matrix(monkeypatch):
     assert len(drawn.flatten(1).unique(dim=0)) == 12
 
 
-@pytest.mark.xfail(reason="piece k of seed s is drawn as piece k − 1 of seed s + 1")
 def test_neighbouring_seeds_share_no_matrix(monkeypatch):
     monkeypatch.setattr(synthetic, "_PIECE", 2)
     size = SizeClass(6, (3, 3), (3, 3))

@@ -63,13 +63,17 @@ def reproduce(
     matrices = _load(names, data, report if not figures else None)
     names = [name for name in names if all(need in matrices for need in FIGURES[name].needs)]
     out.mkdir(parents=True, exist_ok=True)
+    made_with = {
+        "command": " ".join(["factormer", "reproduce", *(figures or [])]),
+        **circumstances(),
+    }
     for name in names:
         started = time.perf_counter()
         numbers, drawing = FIGURES[name].make(matrices)
         style.save(drawing, out / f"{name}.png")
         seconds = time.perf_counter() - started
         _write(out / f"{name}.json", {"figure": name, **numbers, "seconds": seconds})
-        _note(out / "manifest.json", name, ["factormer", "reproduce", *(figures or [])], seconds)
+        _note(out / "manifest.json", name, {"seconds": seconds, **made_with})
         report(f"{name}: {seconds:.1f} s")
     return write_results(out, list(FIGURES))
 
@@ -90,10 +94,9 @@ def _load(
     return matrices
 
 
-def _note(path: Path, name: str, command: Sequence[str], seconds: float) -> None:
+def _note(path: Path, name: str, entry: dict[str, Any]) -> None:
     """Add a figure to the manifest, in place of an older entry of that name."""
     made = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.is_file() else {}
-    entry = {"command": " ".join(command), "seconds": seconds, **circumstances()}
     made = {n: entry if n == name else made[n] for n in FIGURES if n == name or n in made}
     _write(path, {"figures": made})
 

@@ -1,4 +1,4 @@
-"""Figures 3, 6, 7 and 8: histogram, Yale faces, Jasper Ridge, and the faces of the appendix."""
+"""Figures 5 and 8 to 10: histogram, Yale faces, Jasper Ridge, and the faces of the appendix."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
     """Curves, ratios to AO-ADMM, and the basis images."""
     rows = numbers["contestants"]
     with style.figure(14.0, 4.0) as drawing:
-        left, right = drawing.subfigures(1, 2, width_ratios=(1.3, 1))
+        left, right = drawing.subfigures(1, 2, width_ratios=(1.2, 1))
         curves, ratios = left.subplots(1, 2)
         for contestant in (*IN_FIGURES, *WITHOUT_SAFEGUARD):
             style.line(curves, contestant.key, rows[contestant.key]["rmse"])
@@ -70,7 +70,11 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
         style.ratio_axes(ratios, "b) error beside AO-ADMM's")
         ratios.set_ylim(*_range([row["ratio"] for row in shown]))
         left.legend(*curves.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        style.images(right.subplots(2, RANK // 2).ravel(), W)
+        upper, lower = right.subplots(2, RANK // 2)
+        style.images([*upper, *lower], W)
+        for row, side in ((upper, "S"), (lower, "N")):
+            for ax in row:
+                ax.set_anchor(side)  # the two rows meet in the middle
         right.suptitle("c) " + _LEARNED_BASIS.format(BASIS_ITERATION), fontsize=9.5)
         m, n = numbers["shape"]
         drawing.suptitle(f"{TITLES[numbers['set']]}, {m} × {n}, r = {RANK}", fontsize=11)

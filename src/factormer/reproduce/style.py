@@ -26,19 +26,19 @@ COLOURS = {
     "ao-admm": "#000000",
     "ao-admm-trace": "#8a8a8a",
     "init-r10": "#0072b2",
-    "init-r10-paper": "#009e73",
+    "init-r10-refining": "#009e73",
     "accel-r10": "#d55e00",
     "init-r10-always": "#56b4e9",
     "accel-r10-always": "#e69f00",
 }
 DASHES: dict[str, Any] = {
     "ao-admm-trace": "--",
-    "init-r10-paper": "-.",
+    "init-r10-refining": "-.",
     "accel-r10": (0, (5, 1.2)),
     "init-r10-always": ":",
     "accel-r10-always": ":",
 }
-WIDTHS = {"ao-admm": 3.6, "init-r10": 2.2}  # where curves coincide, all of them are seen
+WIDTHS = {"ao-admm": 3.0, "init-r10": 2.0}  # where curves coincide, all of them are seen
 
 
 def check_matplotlib() -> None:
@@ -97,5 +97,7 @@ def images(axes: Iterable[Any], columns: Any) -> None:
     side = round(len(columns) ** 0.5)
     for ax, column in zip(axes, np.asarray(columns).T, strict=True):
         top = np.quantile(column, 0.99) or 1.0  # a component may be zero
-        ax.imshow(column.reshape(side, side), cmap="gray", vmin=0, vmax=top)
+        ax.imshow(
+            column.reshape(side, side), cmap="gray", vmin=0, vmax=top, interpolation="nearest"
+        )
         ax.set_axis_off()

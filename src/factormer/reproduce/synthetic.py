@@ -1,4 +1,4 @@
-"""Figures 4 and 5: the two validation sets, and the comparison of our layers with the paper's."""
+"""Figures 6 and 7: the two validation sets, and the comparison of our layers with the paper's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from factormer.reproduce.contestants import (
     BASELINE,
     IN_FIGURES,
     INIT,
-    INIT_PAPER,
     N_ITER,
+    REFINING,
     Contestant,
 )
 from factormer.reproduce.measure import costs, quartiles, run_stack
@@ -56,7 +56,7 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
         start = rows[BASELINE.key]["rmse"]["median"][1]
         linear.set(title="a) error", xlabel="iteration", ylabel="RMSE", ylim=(0, 1.1 * start))
         log.set(title="b) error, logarithmic", xlabel="iteration", ylabel="RMSE", yscale="log")
-        for key in (INIT.key, INIT_PAPER.key):
+        for key in (INIT.key, REFINING.key):
             style.band(by_init, key, rows[key]["ratio"])
         style.ratio_axes(by_init, "c) learned initialization")
         style.band(by_accel, ACCEL.key, rows[ACCEL.key]["ratio"])
@@ -77,7 +77,7 @@ def ablation() -> tuple[dict[str, Any], Any]:
     """The network with refining layers beside that with the paper's literal ones, on both sets."""
     sets = {}
     for name in ("small", "large"):
-        contestants = (BASELINE, INIT_PAPER, INIT)
+        contestants = (BASELINE, INIT, REFINING)
         measured = measure_set(name, contestants, n_iter=max(ABLATION_ITERATIONS))["contestants"]
         sets[name] = {
             key: {q: [row["rmse"][q][t] for t in ABLATION_ITERATIONS] for q in row["rmse"]}

@@ -1,0 +1,223 @@
+"""Weights files: every shipped one loads, a saved one comes back, a wrong one gets a sentence."""
+
+import json
+import pickle
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from factormer.factors import Factors
+from factormer.matrix import Dense
+from factormer.nn.zoo import FORMAT, Card, checksum, load_model, models, read_card, save_model
+from tests.networks import random_network, small_config
+from tests.nn.cases import draw_point, each_config
+
+NAMES = list(models())
+each_model = pytest.mark.parametrize("name", NAMES)
+
+CARD = Card("mine", "3", small_config(), {"steps": 7, "data": "noise"}, {"RMSE": [0.5, 0.25]})
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """A weights file as it should be."""
+    path = tmp_path / "mine.safetensors"
+    save_model(random_network(CARD.config), CARD, path)
+    return path
+
+
+def write(
+    path: Path, *, header: Any = None, tensors: dict[str, torch.Tensor] | None = None
+) -> None:
+    """Put another header or other tensors into a weights file."""
+    contents = load_file(path) if tensors is None else tensors
+    save_file(contents, path, metadata=header)
+
+
+def header_of(card: Any) -> dict[str, str]:
+    return {"format": FORMAT, "card": json.dumps(card)}
+
+
+# Shipped networks
+
+
+def test_networks_for_both_uses_are_shipped():
+    assert {card.use for card in models().values()} == {"init", "accelerator"}
+
+
+@each_model
+def test_shipped_model_loads_ready_for_use(name):
+    model = load_model(name)
+    assert model.config == models()[name].config
+    assert not model.training
+    assert not any(p.requires_grad for p in model.parameters())
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+@each_model
+def test_card_of_a_shipped_model_says_what_it_is(name):
+    card = models()[name]
+    assert card.name == name
+    assert card.version
+    assert card.config.rank == 10
+    assert card.use == ("init" if card.config.n_points == 1 else "accelerator")
+    assert card.training
+    assert card.figures
+    assert str(card).startswith(f"{name} (version {card.version}): {card.use}, rank 10")
+    json.dumps(asdict(card))
+
+
+@each_model
+def test_golden_output_of_a_shipped_model(name, golden):
+    """A fixed matrix and point in float64; the network is stored in float32."""
+    model, rng = load_model(name).double(), torch.Generator().manual_seed(0)
+    V = torch.rand(6, 2, generator=rng, dtype=torch.float64)
+    V = V @ torch.rand(2, 5, generator=rng, dtype=torch.float64)
+    with torch.no_grad():
+        x = model(draw_point(model.config, 6, 5, rng), Dense(2 * V))
+    assert x.W.any()
+    assert x.H.any()
+    golden(f"model-{name}", rtol=1e-6, W=x.W, H=x.H)
+
+
+def test_loading_executes_nothing_from_the_file(monkeypatch, path):
+    def refuse(*args: Any, **options: Any) -> None:
+        raise AssertionError("something was unpickled")
+
+    monkeypatch.setattr(torch, "load", refuse)
+    for function in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, function, refuse)
+    for name in (*NAMES, path):
+        load_model(name)
+
+
+def test_loading_leaves_the_global_generator_alone(path):
+    before = torch.get_rng_state()
+    load_model(path)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# Saving
+
+
+@each_config
+def test_saved_model_comes_back_in_single_precision(config, tmp_path, rng):
+    model, path = random_network(config), tmp_path / "mine.safetensors"
+    save_model(model, replace(CARD, config=config), path)
+    loaded = load_model(str(path))
+    assert loaded.config == config
+    for key, weight in loaded.state_dict().items():
+        assert torch.equal(weight, model.state_dict()[key].float())
+    x, V = draw_point(config, 6, 5, rng), Dense(torch.rand(6, 5, generator=rng).double())
+    expected, found = (network.float().double()(x, V) for network in (model, loaded))
+    torch.testing.assert_close(Factors(*found), Factors(*expected))
+
+
+def test_saved_card_comes_back(path):
+    assert read_card(path) == CARD
+
+
+def test_saving_replaces_the_old_file_and_leaves_nothing_beside(path):
+    before = checksum(path)
+    save_model(random_network(CARD.config, seed=1), CARD, path)
+    assert checksum(path) != before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_file_that_cannot_be_written_is_said_with_a_sentence(tmp_path):
+    path = tmp_path / "missing" / "mine.safetensors"
+    with pytest.raises(OSError, match=r"mine\.safetensors cannot be written .* another folder"):
+        save_model(random_network(CARD.config), CARD, path)
+
+
+# Wrong files
+
+
+def test_unknown_name_is_refused_with_the_names_there_are():
+    with pytest.raises(ValueError, match="there is no network 'nonsense'; the shipped") as caught:
+        load_model("nonsense")
+    assert all(name in str(caught.value) for name in NAMES)
+    assert "give the path of its .safetensors file" in str(caught.value)
+
+
+def test_missing_file_is_refused_with_a_sentence(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"there is no weights file .*x\.safetensors; check"
+    ):
+        load_model(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("size", [0, 4, 100, -1], ids=["empty", "length", "header", "last byte"])
+def test_truncated_file_is_refused_with_a_sentence(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match=r"(?s)is not a whole safetensors file .*; copy or train"):
+        load_model(path)
+
+
+def test_pickle_in_disguise_is_refused_with_a_sentence(path):
+    torch.save({"weights": torch.ones(3)}, path)
+    with pytest.raises(ValueError, match="is not a whole safetensors file"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "found"), [(None, "None"), ({"format": "pt"}, "'pt'"), ({"a": "b"}, "None")]
+)
+def test_safetensors_file_of_others_is_refused_with_a_sentence(path, header, found):
+    write(path, header=header)
+    sentence = f"not one of this program: its format is {found} and '{FORMAT}' is expected"
+    with pytest.raises(ValueError, match=sentence):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"format": FORMAT},
+        {"format": FORMAT, "card": "{"},
+        header_of(None),
+        header_of([]),
+        header_of({}),
+        header_of(asdict(CARD) | {"author": "me"}),
+        header_of(asdict(CARD) | {"config": {"depth": 3}}),
+        header_of(asdict(CARD) | {"config": {"variant": "other"}}),
+        header_of(asdict(CARD) | {"config": {"width": 0}}),
+        header_of({k: v for k, v in asdict(CARD).items() if k != "figures"}),
+    ],
+    ids=str,
+)
+def test_card_that_cannot_be_read_is_refused_with_a_sentence(path, header):
+    write(path, header=header)
+    with pytest.raises(ValueError, match=r"(?s)the card in .*mine\.safetensors cannot be read: "):
+        load_model(path)
+
+
+@pytest.mark.parametrize("changes", [{"width": 4}, {"n_pairs": 1}, {"variant": "refining"}])
+def test_card_that_does_not_fit_its_tensors_is_refused_with_a_sentence(path, changes):
+    write(path, header=header_of(asdict(replace(CARD, config=small_config(**changes)))))
+    with pytest.raises(ValueError, match=r"mine\.safetensors does not fit the config in its own"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "none"])
+def test_tensors_that_do_not_fit_the_card_are_refused_with_a_sentence(path, change):
+    tensors = load_file(path)
+    first, *_ = tensors
+    changed = {
+        "missing": {key: tensor for key, tensor in tensors.items() if key != first},
+        "extra": tensors | {"other": torch.ones(3)},
+        "none": {},
+    }
+    write(path, header=header_of(asdict(CARD)), tensors=changed[change])
+    with pytest.raises(ValueError, match="does not fit the config in its own card"):
+        load_model(path)
+
+
+def test_card_of_an_impossible_network_is_refused_with_a_sentence(path):
+    write(path, header=header_of(asdict(replace(CARD, config=replace(CARD.config, width=9)))))
+    with pytest.raises(ValueError, match=r"does not fit the config .* width is 9"):
+        load_model(path)

@@ -1,0 +1,71 @@
+"""The configs of the experiments run: two optimiser steps of a shrunken copy of each."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from factormer.nn.factormer import ModelConfig
+from factormer.train import synthetic
+from factormer.train.config import TrainConfig
+from factormer.train.loop import train
+from factormer.train.synthetic import SizeClass
+
+CONFIGS = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
+each_file = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+
+
+def shrunken(config: TrainConfig) -> TrainConfig:
+    """The same recipe for a smaller network on fewer and smaller matrices, of two steps."""
+    model = replace(config.model, width=8, heads=2, n_pairs=1, ffn_width=8)
+    return replace(config, model=model, copies=1, batch=min(config.batch, 2), epochs=1)
+
+
+@pytest.fixture
+def _two_batches(request, monkeypatch):
+    """One class of two batches in place of the 15 000 matrices."""
+    batch = shrunken(TrainConfig.load(request.getfixturevalue("path"))).batch
+    classes = [SizeClass(2 * batch, (10, 12), (10, 12))]
+    monkeypatch.setattr(synthetic, "TRAINING", classes)
+    monkeypatch.setattr(synthetic, "VALIDATION", dict.fromkeys(("small", "large"), classes[0]))
+
+
+def test_there_are_configs():
+    assert CONFIGS
+
+
+@each_file
+def test_config_is_named_after_its_file(path):
+    assert TrainConfig.load(path).name == path.stem
+
+
+@each_file
+@pytest.mark.usefixtures("_two_batches")
+def test_config_trains_for_two_steps(path, tmp_path):
+    config, events = shrunken(TrainConfig.load(path)), []
+    run = train(config, tmp_path, report=events.append)
+    assert (run.step, run.finished) == (2, True)
+    (loss,) = (event["loss"] for event in events if event["event"] == "step")
+    assert math.isfinite(loss)
+    assert all(p.isfinite().all() for p in run.model.parameters())
+    assert all(math.isfinite(x) for medians in run.validation.values() for x in medians)
+
+
+@pytest.mark.parametrize("name", ["init-r10", "init-r10-refining", "accel-r10"])
+def test_shipped_networks_have_a_config_of_the_papers_size(name):
+    (path,) = (path for path in CONFIGS if path.stem == name)
+    model, paper = TrainConfig.load(path).model, ModelConfig()
+    assert model == replace(paper, variant=model.variant, n_points=model.n_points)
+
+
+def test_steps_change_the_weights(tmp_path, monkeypatch):
+    size = SizeClass(4, (10, 12), (10, 12))
+    monkeypatch.setattr(synthetic, "TRAINING", [size])
+    monkeypatch.setattr(synthetic, "VALIDATION", dict.fromkeys(("small", "large"), size))
+    config = replace(shrunken(TrainConfig.load(CONFIGS[0])), batch=2, warmup=0, ema=0.0)
+    moved, still = (
+        train(replace(config, lr=lr), tmp_path / str(lr)).model.extract.bias for lr in (1e-3, 0.0)
+    )
+    assert not torch.equal(moved, still)
