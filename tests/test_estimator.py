@@ -76,7 +76,7 @@ def test_error_and_iterations_are_those_of_the_fit():
 
 def test_estimator_and_engine_give_the_same():
     W, result = NMF(3).fit_transform(X), factorize(X, 3)
-    np.testing.assert_array_equal(W, result.W.numpy())
+    np.testing.assert_array_equal(W, result.W)
 
 
 def test_fit_finds_the_components_that_fit_transform_finds():

@@ -200,7 +200,7 @@ def test_rule_used_twice_measures_from_each_start():
 
 
 def test_time_limit_ends_the_run(clock):
-    result = Scripted(9 * [0.5], clock).run(stop=TimeBudget(5.0))
+    result = Scripted(9 * [0.5], clock).run(stop=TimeBudget(5.0, since=clock.now))
     assert result.status is Status.TIME_LIMIT
     assert result.trace.seconds.tolist() == [0, 2, 4, 6]
 
@@ -216,7 +216,16 @@ def test_clock_covers_the_solver_and_its_start_but_no_bookkeeping(clock):
 
 def test_time_limit_counts_what_the_start_took(clock):
     started, clock.now = clock.now, 3.0
-    result = Scripted(3 * [0.5], clock).run(started=started, stop=TimeBudget(3.0))
+    result = Scripted(3 * [0.5], clock).run(started=started, stop=TimeBudget(3.0, since=started))
+    assert (result.status, result.n_iter) == (Status.TIME_LIMIT, 0)
+
+
+def test_time_limit_covers_bookkeeping_too(clock):
+    def callback(row: Row) -> None:
+        clock.now += 100
+
+    stop = TimeBudget(5.0, since=clock.now)
+    result = Scripted(9 * [0.5], clock).run(stop=stop, callback=callback)
     assert (result.status, result.n_iter) == (Status.TIME_LIMIT, 0)
 
 

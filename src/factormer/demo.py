@@ -44,7 +44,7 @@ def demo(out: Path) -> Comparison:
     rmse = float(np.sqrt(np.mean((X - W @ sklearn.components_) ** 2)))
 
     out.mkdir(parents=True, exist_ok=True)
-    images = result.H.T.numpy().reshape(_RANK, 8, 8)
+    images = result.H.T.reshape(_RANK, 8, 8)
     pictures = [out / "components.png", out / "convergence.png"]
     component_images(images, pictures[0], title="Digits: the 16 components")
     convergence({"factormer": result.trace}, pictures[1], level=("scikit-learn", rmse))

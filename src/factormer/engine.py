@@ -11,9 +11,17 @@ from torch import Tensor
 
 from factormer import presets
 from factormer.problem import Problem
-from factormer.solve import Result, Row, Stationary, TimeBudget, any_of, solve
+from factormer.solve import Result, Row, Stationary, StopRule, TimeBudget, any_of, solve
 from factormer.solvers.ao_admm import admm_nnls
-from factormer.validate import as_factors, as_matrix, as_rank, as_tensor, check_limits, check_mean
+from factormer.validate import (
+    as_factors,
+    as_matrix,
+    as_rank,
+    as_tensor,
+    check_limits,
+    check_mean,
+    like,
+)
 
 
 def factorize(
@@ -61,7 +69,8 @@ def factorize(
     Returns
     -------
     Result
-        W (m, r), H (n, r), status and trace; the best point that was seen.
+        W (m, r), H (n, r), status and trace; the best point that was seen. W and H are tensors
+        where V is one, and numpy arrays otherwise.
 
     Notes
     -----
@@ -79,7 +88,9 @@ def factorize(
     engine = presets.solver(solver, accelerator, matrix)
     with torch.no_grad():
         x0 = start(problem, _generator(random_state))
-    rules = [Stationary(tol)] + ([TimeBudget(time_limit)] if time_limit is not None else [])
+    rules: list[StopRule] = [Stationary(tol)]
+    if time_limit is not None:
+        rules.append(TimeBudget(time_limit, since=started))
     result = solve(
         problem,
         engine,
@@ -89,7 +100,9 @@ def factorize(
         started=started,
         callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
     )
-    return Result(result.factors.scale(mean), result.status, result.trace.scaled(mean))
+    return Result(
+        result.factors.scale(mean), result.status, result.trace.scaled(mean), as_given=like(V)
+    )
 
 
 @torch.no_grad()

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from factormer.engine import coefficients, factorize
 from factormer.solve import Result
+from factormer.validate import to_numpy
 
 
 class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -106,17 +106,17 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             H=None if H is None else np.asarray(H).T,
         )
         self.result_: Result = result
-        self.components_ = _to_numpy(result.H).T
+        self.components_ = result.H.T
         self.n_components_ = self._n_features_out = self.components_.shape[0]
         self.reconstruction_err_ = float(result.rmse) * np.sqrt(X.size)
         self.n_iter_ = result.n_iter
-        return _to_numpy(result.W)
+        return result.W
 
     def transform(self, X: Any) -> np.ndarray:
         """Nonnegative least-squares coefficients of the rows of X in the fitted components."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return _to_numpy(coefficients(X, self.components_.T))
+        return to_numpy(coefficients(X, self.components_.T))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """The data that coefficients X stand for, X @ components_."""
@@ -128,7 +128,3 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().cpu().numpy()

@@ -34,6 +34,8 @@ def convergence(
         if level is not None:
             ax.axhline(level[1], color="gray", linestyle="--", label=f"{level[0]}, at its end")
         ax.grid(alpha=0.3, which="both")
+        for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+            set_formatter("{x:g}")
     axes.flat[0].legend()
     axes.flat[1].set_ylabel("")
     _save(figure, path)

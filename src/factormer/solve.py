@@ -91,16 +91,17 @@ class Result:
     factors: Factors
     status: Status
     trace: Trace
+    as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
 
     @property
-    def W(self) -> Float[Tensor, "*b m r"]:
-        """Left factor."""
-        return self.factors.W
+    def W(self) -> Any:
+        """Left factor (m, r), an array of the kind that V was."""
+        return self.as_given(self.factors.W)
 
     @property
-    def H(self) -> Float[Tensor, "*b n r"]:
-        """Right factor."""
-        return self.factors.H
+    def H(self) -> Any:
+        """Right factor (n, r), an array of the kind that V was."""
+        return self.as_given(self.factors.H)
 
     @property
     def rmse(self) -> float | np.ndarray:
@@ -144,12 +145,14 @@ class Stationary:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """Stop once the run has taken so many seconds, its start included."""
+    """Stop once so many seconds have passed `since` a reading of `time.perf_counter()`."""
 
     seconds: float
+    since: float = field(default_factory=time.perf_counter)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        return Status.TIME_LIMIT if trace.rows[-1].seconds >= self.seconds else None
+        late = time.perf_counter() - self.since >= self.seconds
+        return Status.TIME_LIMIT if late else None
 
 
 def any_of(*rules: StopRule) -> StopRule:

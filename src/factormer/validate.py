@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,16 @@ def as_device(name: str | torch.device) -> torch.device:
             "torch finds a GPU"
         ) from error
     return device
+
+
+def like(V: Any) -> Callable[[torch.Tensor], Any]:
+    """How to hand out results: as tensors where V is one, and as numpy arrays otherwise."""
+    return torch.Tensor.detach if isinstance(V, torch.Tensor) else to_numpy
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """The same numbers as a numpy array."""
+    return tensor.detach().cpu().numpy()
 
 
 def _float_type(dtype: np.dtype) -> type:

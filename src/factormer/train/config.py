@@ -23,7 +23,7 @@ class TrainConfig:
 
     name: str
     model: ModelConfig = field(default_factory=ModelConfig)
-    warm_start: str = ""  # a weights file, relative to the config, to begin from
+    warm_start: str = ""  # name or .safetensors file of the network to begin from
 
     copies: int = 1  # how many times the 15 000 matrices of the paper's table, all different
     sigma: float = 0.01  # noise (sec. 7.1)
