@@ -16,8 +16,8 @@ from factormer.train.synthetic import SizeClass
 KEYS = [
     "ao-admm",
     "ao-admm-trace",
-    "init-r10-refining",
     "init-r10",
+    "init-r10-paper",
     "accel-r10",
     "init-r10-always",
     "accel-r10-always",

@@ -11,8 +11,8 @@ from factormer.reproduce.contestants import (
     ACCEL_ALWAYS,
     BASELINE,
     IN_FIGURES,
+    INIT,
     INIT_ALWAYS,
-    REFINING,
     Contestant,
 )
 from factormer.reproduce.measure import Run, costs, quartiles, rounded, run, run_stack
@@ -42,7 +42,7 @@ def test_a_stack_gives_what_its_members_give(stack: Stack, contestant: Contestan
 
 
 def test_iteration_zero_is_nndsvd_or_the_network(stack: Stack):
-    plain, init, accel = (run_stack(c, stack, n_iter=1) for c in (BASELINE, REFINING, ACCEL))
+    plain, init, accel = (run_stack(c, stack, n_iter=1) for c in (BASELINE, INIT, ACCEL))
     assert torch.equal(plain.rmse[0], accel.rmse[0])
     assert (init.rmse[0] < plain.rmse[0]).all()
     assert plain.kept is None
@@ -63,7 +63,7 @@ def test_costs_tell_networks_from_iterations():
     seconds = torch.tensor([4.0, *([3.0] * 5), *([1.0] * 10)]).double()
     run = Run(torch.zeros(16), seconds, None, {})
     assert costs(BASELINE, run) == {"network": 0, "iteration": 1, "total": 29}
-    assert costs(REFINING, run)["network"] == 4
+    assert costs(INIT, run)["network"] == 4
     assert costs(ACCEL, run)["network"] == 10
 
 

@@ -84,10 +84,10 @@ def network(name: str) -> Network:
 
 BASELINE = Contestant("ao-admm", "AO-ADMM, ρ = 1 (the paper's)")
 TRACE = Contestant("ao-admm-trace", "AO-ADMM, ρ = tr/r", TraceAOADMM())
-REFINING = Contestant(
-    "init-r10-refining", "learned initialization, refining", init="init-r10-refining"
-)
 INIT = Contestant("init-r10", "learned initialization", init="init-r10")
+PAPER = Contestant(
+    "init-r10-paper", "learned initialization, the paper's layers", init="init-r10-paper"
+)
 ACCEL = Contestant("accel-r10", "learned acceleration", accelerator="accel-r10")
 INIT_ALWAYS = Contestant(
     "init-r10-always", "learned initialization, no safeguard", init="init-r10", safeguard=Always()
@@ -98,21 +98,21 @@ ACCEL_ALWAYS = Contestant(
     accelerator="accel-r10",
     safeguard=Always(),
 )
-REFINING_TRACE = Contestant(
-    "init-r10-refining-trace",
-    "learned initialization, refining, no safeguard, then ρ = tr/r",
-    TraceAOADMM(),
-    init="init-r10-refining",
-    safeguard=Always(),
-)
 INIT_TRACE = Contestant(
     "init-r10-trace",
-    "learned initialization, then ρ = tr/r",
+    "learned initialization, no safeguard, then ρ = tr/r",
     TraceAOADMM(),
     init="init-r10",
+    safeguard=Always(),
+)
+PAPER_TRACE = Contestant(
+    "init-r10-paper-trace",
+    "learned initialization, the paper's layers, then ρ = tr/r",
+    TraceAOADMM(),
+    init="init-r10-paper",
 )
 
-IN_FIGURES = (BASELINE, TRACE, INIT, REFINING, ACCEL)
+IN_FIGURES = (BASELINE, TRACE, INIT, PAPER, ACCEL)
 WITHOUT_SAFEGUARD = (INIT_ALWAYS, ACCEL_ALWAYS)
-AROUND_TRACE = (INIT_TRACE, REFINING_TRACE)  # beyond the paper, on real data
+AROUND_TRACE = (INIT_TRACE, PAPER_TRACE)  # beyond the paper, on real data
 LABELS = {c.key: c.label for c in (*IN_FIGURES, *WITHOUT_SAFEGUARD, *AROUND_TRACE)}

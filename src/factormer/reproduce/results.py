@@ -22,10 +22,10 @@ Figures = dict[str, dict[str, Any]]
 
 SETS = {"synthetic-small": "small", "synthetic-large": "large"}
 REAL = {"yale": "Yale faces", "jasper": "Jasper Ridge"}
-INIT_NETWORKS = ("init-r10", "init-r10-refining")
+INIT_NETWORKS = ("init-r10", "init-r10-paper")
 ACCELERATIONS = {"accel-r10": "Descent (the default)", "accel-r10-always": "Always (the paper)"}
-JUDGED = ("init-r10", "init-r10-always", "init-r10-refining", "accel-r10", "accel-r10-always")
-AROUND_TRACE = ("init-r10-trace", "init-r10-refining-trace")
+JUDGED = ("init-r10", "init-r10-always", "init-r10-paper", "accel-r10", "accel-r10-always")
+AROUND_TRACE = ("init-r10-trace", "init-r10-paper-trace")
 
 
 def write_results(folder: Path, names: Sequence[str]) -> Path:
@@ -87,7 +87,7 @@ def _initialization(figures: Figures, verdicts: list[Verdict]) -> list[str]:
         "## Learned initialization",
         "",
         "The paper: it immediately produces a fit that AO-ADMM takes 20 iterations to match. "
-        "Median RMSE; `init-r10` has the paper's literal layers, `init-r10-refining` those of this "
+        "Median RMSE; `init-r10-paper` has the paper's literal layers, `init-r10` those of this "
         'project. "Worth" is the iteration at which AO-ADMM is as good.',
         "",
     ]

@@ -26,14 +26,14 @@ COLOURS = {
     "ao-admm": "#000000",
     "ao-admm-trace": "#8a8a8a",
     "init-r10": "#0072b2",
-    "init-r10-refining": "#009e73",
+    "init-r10-paper": "#009e73",
     "accel-r10": "#d55e00",
     "init-r10-always": "#56b4e9",
     "accel-r10-always": "#e69f00",
 }
 DASHES: dict[str, Any] = {
     "ao-admm-trace": "--",
-    "init-r10-refining": "-.",
+    "init-r10-paper": "-.",
     "accel-r10": (0, (5, 1.2)),
     "init-r10-always": ":",
     "accel-r10-always": ":",

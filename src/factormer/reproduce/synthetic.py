@@ -13,7 +13,7 @@ from factormer.reproduce.contestants import (
     IN_FIGURES,
     INIT,
     N_ITER,
-    REFINING,
+    PAPER,
     Contestant,
 )
 from factormer.reproduce.measure import costs, quartiles, run_stack
@@ -56,7 +56,7 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
         start = rows[BASELINE.key]["rmse"]["median"][1]
         linear.set(title="a) error", xlabel="iteration", ylabel="RMSE", ylim=(0, 1.1 * start))
         log.set(title="b) error, logarithmic", xlabel="iteration", ylabel="RMSE", yscale="log")
-        for key in (INIT.key, REFINING.key):
+        for key in (INIT.key, PAPER.key):
             style.band(by_init, key, rows[key]["ratio"])
         style.ratio_axes(by_init, "c) learned initialization")
         style.band(by_accel, ACCEL.key, rows[ACCEL.key]["ratio"])
@@ -77,7 +77,7 @@ def ablation() -> tuple[dict[str, Any], Any]:
     """The network with refining layers beside that with the paper's literal ones, on both sets."""
     sets = {}
     for name in ("small", "large"):
-        contestants = (BASELINE, INIT, REFINING)
+        contestants = (BASELINE, PAPER, INIT)
         measured = measure_set(name, contestants, n_iter=max(ABLATION_ITERATIONS))["contestants"]
         sets[name] = {
             key: {q: [row["rmse"][q][t] for t in ABLATION_ITERATIONS] for q in row["rmse"]}
