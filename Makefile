@@ -28,7 +28,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED) ## Factorize a few matrices, with and without the networks, and show what they gain
+demo: $(INSTALLED) ## Factorize the digits beside scikit-learn, and draw the components
 	$(BIN)/factormer demo
 
 test: $(INSTALLED) ## Run the tests, all but the slow ones

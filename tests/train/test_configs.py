@@ -53,7 +53,7 @@ def test_config_trains_for_two_steps(path, tmp_path):
     assert all(math.isfinite(x) for medians in run.validation.values() for x in medians)
 
 
-@pytest.mark.parametrize("name", ["init-r10", "init-r10-refining", "accel-r10"])
+@pytest.mark.parametrize("name", ["init-r10", "init-r10-paper", "accel-r10"])
 def test_shipped_networks_have_a_config_of_the_papers_size(name):
     (path,) = (path for path in CONFIGS if path.stem == name)
     model, paper = TrainConfig.load(path).model, ModelConfig()

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network, build
@@ -80,8 +80,8 @@ def save_model(model: Network, card: Card, path: Path) -> None:
     temporary = path.with_suffix(".part")
     tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}
     try:
-        save_file(tensors, temporary, metadata=header)
-    except SafetensorError as error:  # which is no OSError, though a full disk is what it means
+        temporary.write_bytes(save(tensors, metadata=header))
+    except OSError as error:
         raise OSError(
             f"{path} cannot be written ({error}); make room, or choose another folder"
         ) from error
