@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+import sklearn.datasets
 import torch
 
 import factormer
@@ -363,3 +364,34 @@ def test_coefficients_of_poor_components_are_finite_and_fit_no_worse_than_none(H
     assert np.isfinite(W).all()
     assert (W >= 0).all()
     assert np.linalg.norm(V - W @ H.T) <= np.linalg.norm(V)
+
+
+@pytest.mark.parametrize("scale", [1e-290, 1e-40, 1.0, 1e40, 1e290])
+def test_coefficients_do_not_depend_on_the_unit(scale):
+    H = np.array([[1.0, 0.2], [0.1, 1.0], [0.5, 0.5]])
+    W = np.array([[1.0, 2.0], [0.0, 3.0]])
+    found = coefficients(scale * (W @ H.T), H).numpy() / scale
+    np.testing.assert_allclose(found, W, rtol=1e-10, atol=1e-12)
+
+
+def test_coefficients_of_nearly_equal_components_fit_as_well_as_scipys():
+    rng = np.random.default_rng(3)
+    H = rng.random((30, 4))
+    H[:, 1] = H[:, 0] + 1e-6 * rng.random(30)
+    data = rng.random((5, 30))
+    W = coefficients(data, H).numpy()
+    best = [scipy.optimize.nnls(H, row)[1] for row in data]
+    np.testing.assert_allclose(np.linalg.norm(data - W @ H.T, axis=1), best, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [1.5, "0", -1, 2**63, True, np.random.RandomState(0)])
+def test_seed_that_is_none_is_refused_with_what_is_allowed(seed):
+    with pytest.raises((ValueError, TypeError)):  # a TypeError where the types are checked first
+        run(random_state=seed)
+
+
+def test_accelerator_under_the_automatic_solver_is_no_worse_than_the_defaults():
+    digits = sklearn.datasets.load_digits(return_X_y=True)[0][:300]
+    plain = factorize(digits, 10, max_iter=30)
+    accelerated = factorize(digits, 10, max_iter=30, accelerator="accel-r10")
+    assert accelerated.rmse <= plain.rmse * 1.001

@@ -62,13 +62,6 @@ def test_concatenated_points_stand_side_by_side(rng):
     assert torch.equal(x.H[:, 2:], b.H)
 
 
-def test_detached_point_has_no_gradient(rng):
-    x = draw_point(rng)
-    x.W.requires_grad_()
-    assert not x.detach().W.requires_grad
-    assert torch.equal(x.detach().W, x.W)
-
-
 def test_mismatched_shapes_are_refused(rng):
     """The import hook of conftest.py is at work: a wrong shape fails at the call."""
     a, b = draw_point(rng, 3), draw_point(rng, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,7 @@ Out = Annotated[Path, typer.Option(help="Folder for what is made.")]
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None: ...
 
 
@@ -61,10 +62,12 @@ def train(
     config: Annotated[Path, typer.Argument(help="TOML file; see experiments/configs.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")] = "cpu",
-    minutes: Annotated[float, typer.Option(help="Stop after so long; run again to go on.")] = 1e9,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so long; run again to go on.")
+    ] = None,
 ) -> None:
     """Train a network; stopped at any moment, the same command goes on where it was."""
-    from factormer.nn.zoo import load_model, save_model
+    from factormer.nn.zoo import find_model, load_model, read_card, save_model
     from factormer.train.config import TrainConfig
     from factormer.train.export import make_card
     from factormer.train.loop import train as run
@@ -73,6 +76,7 @@ def train(
     as_device(device)
     options = _existing(config, TrainConfig.load)
     folder = out or Path("runs") / options.name
+    begun_from = read_card(find_model(options.warm_start)) if options.warm_start else None
     warm = load_model(options.warm_start) if options.warm_start else None
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
@@ -93,14 +97,14 @@ def train(
             options,
             folder,
             device=device,
-            max_seconds=60 * minutes,
+            max_seconds=math.inf if minutes is None else 60 * minutes,
             warm_start=warm,
             report=report,
         )
     if not done.finished:
         print(f"stopped at step {done.step}; the same command goes on from there")
     path = folder / f"{options.name}.safetensors"
-    save_model(done.model, make_card(options, done, device=device), path)
+    save_model(done.model, make_card(options, done, device=device, begun_from=begun_from), path)
     print(f"weights: {path}")
 
 

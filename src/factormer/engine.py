@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.optimize
 import torch
 from torch import Tensor
 
 from factormer import presets
 from factormer.problem import Problem
 from factormer.solve import Result, Row, Stationary, StopRule, TimeBudget, any_of, solve
-from factormer.solvers.ao_admm import admm_nnls
 from factormer.validate import (
     as_factors,
     as_matrix,
     as_rank,
+    as_seed,
     as_tensor,
     check_limits,
     check_mean,
@@ -28,9 +31,9 @@ def factorize(
     V: Any,
     rank: int,
     *,
-    init: str = "auto",
+    init: str | Path = "auto",
     solver: str = "auto",
-    accelerator: str | None = "auto",
+    accelerator: str | Path | None = "auto",
     max_iter: int = 200,
     tol: float = 1e-4,
     time_limit: float | None = None,
@@ -49,8 +52,8 @@ def factorize(
     rank : int
         Number of components r.
     init : str
-        "auto", "random", "nndsvd", "nndsvda", "init-r10" (learned, rank 10), or "custom" with `W`
-        and `H`.
+        "auto", "random", "nndsvd", "nndsvda", "init-r10" or "init-r10-paper" (learned, rank 10),
+        the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "ao-admm" (the paper's: ρ = 1 on V of mean 1), "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
@@ -60,11 +63,16 @@ def factorize(
     tol : float
         Stop once the projected gradient is this small beside its size at the start; 0: never.
     time_limit : float, optional
-        Seconds, start included.
+        Seconds, start included; looked at after each iteration, and the start is not cut short.
     device : str, optional
         "cpu", "cuda", …; by default where V is.
     random_state : int, optional
         Seed of the random choices; None draws a new one.
+    W, H : array-like, (m, r) and (n, r), optional
+        The start, with init="custom".
+    callback : callable, optional
+        Called after each iteration with its row of the trace; Ctrl-C, or a KeyboardInterrupt it
+        raises, ends the run with the best point so far.
 
     Returns
     -------
@@ -87,7 +95,7 @@ def factorize(
     )
     engine = presets.solver(solver, accelerator, matrix)
     with torch.no_grad():
-        x0 = start(problem, _generator(random_state))
+        x0 = start(problem, _generator(as_seed(random_state)))
     rules: list[StopRule] = [Stationary(tol)]
     if time_limit is not None:
         rules.append(TimeBudget(time_limit, since=started))
@@ -105,18 +113,22 @@ def factorize(
     )
 
 
-@torch.no_grad()
 def coefficients(V: Any, H: Any) -> Tensor:
-    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, to convergence (eq. 8, transposed)."""
-    matrix = as_matrix(V)
-    normal = matrix.T.normal(as_tensor(H, name="H", device=matrix.device).to(matrix.dtype))
-    rho = normal.WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    zero = torch.zeros_like(normal.VtW)
-    tol = torch.finfo(matrix.dtype).eps ** 1.5
-    W, _ = admm_nnls(normal, zero, zero, rho=rho.clamp(min=1e-30), n_inner=2000, tol=tol)
-    return W
+    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, exactly (eq. 8, transposed).
+
+    Row by row by an active-set method (Lawson & Hanson, 1974), on the triangular factor of H.
+    """
+    entries = as_matrix(V).entries
+    columns = as_tensor(H, name="H", device=None).double()
+    sizes = columns.norm(dim=0)
+    sizes = torch.where(sizes > 0, sizes, torch.ones_like(sizes))
+    scale = entries.double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    Q, R = torch.linalg.qr(columns / sizes)  # (n, k), (k, r)
+    targets = (entries.double() / scale) @ Q  # (m, k)
+    rows = [scipy.optimize.nnls(R.numpy(), target)[0] for target in targets.numpy()]
+    return (torch.from_numpy(np.stack(rows)) / sizes * scale).to(entries.dtype)
 
 
 def _generator(seed: int | None) -> torch.Generator:
     rng = torch.Generator()
-    return rng.manual_seed(seed) if seed is not None else rng.manual_seed(rng.seed() % 2**63)
+    return rng.manual_seed(rng.seed() % 2**63 if seed is None else seed)

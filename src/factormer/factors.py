@@ -24,10 +24,6 @@ class Factors(NamedTuple):
         root = torch.as_tensor(c, dtype=self.W.dtype, device=self.W.device).sqrt()[..., None, None]
         return Factors(root * self.W, root * self.H)
 
-    def detach(self) -> Factors:
-        """The same numbers, outside any graph of gradients."""
-        return Factors(self.W.detach(), self.H.detach())
-
 
 def where(mask: Bool[Tensor, "*b"], a: Factors, b: Factors) -> Factors:
     """Take each member of the batch from `a` where `mask` holds, else from `b`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from factormer.accelerate.base import Accelerated
@@ -18,8 +19,11 @@ SOLVERS = {"ao-admm": AOADMM, "ao-admm-trace": TraceAOADMM}
 STARTS = {"random": Random, "nndsvd": NNDSVD, "nndsvda": lambda: NNDSVD(fill=1.0)}
 
 
-def initializer(name: str, V: Matrix, rank: int, custom: Factors | None = None) -> Initializer:
+def initializer(
+    name: str | Path, V: Matrix, rank: int, custom: Factors | None = None
+) -> Initializer:
     """The start of that name. "auto" is NNDSVD, and random where the rank exceeds min(m, n)."""
+    name = _as_name("init", name)
     if (name == "custom") != (custom is not None):
         raise ValueError("init='custom' goes with W and H, and W and H go with init='custom'")
     if custom is not None:
@@ -34,14 +38,14 @@ def initializer(name: str, V: Matrix, rank: int, custom: Factors | None = None) 
     raise ValueError(f"init is {name!r}; choose one of {names}")
 
 
-def solver(name: str, accelerator: str | None, V: Matrix) -> Solver[Any]:
+def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "ao-admm-trace" without a network; with the paper's network it is the paper's solver,
-    which that was trained around.
+    "auto" is "ao-admm-trace", which needs no scale and converges on real data, also where a network
+    proposes between its iterations.
     """
-    if name == "auto":
-        name = "ao-admm-trace" if accelerator in (None, "auto") else "ao-admm"
+    name = "ao-admm-trace" if name == "auto" else name
+    accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
     if name not in SOLVERS:
         raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
     plain = SOLVERS[name]()
@@ -51,6 +55,12 @@ def solver(name: str, accelerator: str | None, V: Matrix) -> Solver[Any]:
         names = _names(["auto", "None"], "accelerator")
         raise ValueError(f"accelerator is {accelerator!r}; choose one of {names}")
     return Accelerated(plain, LearnedAccelerator(_network(accelerator, V)))
+
+
+def _as_name(keyword: str, value: Any) -> str:
+    if not isinstance(value, str | Path):
+        raise ValueError(f"{keyword} is {value!r}; it must be a name or the path of a network")
+    return str(value)
 
 
 def _network(name: str, V: Matrix) -> Network:

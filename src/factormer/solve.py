@@ -75,9 +75,14 @@ class Trace:
         """Draw error against "iteration" or "seconds" on matplotlib axes, which are returned."""
         if x not in ("iteration", "seconds"):
             raise ValueError(f"x is {x!r}; choose 'iteration' or 'seconds'")
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca() if ax is None else ax
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError(
+                    "plotting needs matplotlib: pip install 'factormer[plot]'"
+                ) from error
+            ax = plt.gca()
         ax.semilogy(getattr(self, x), self.rmse, label=label)
         ax.set_xlabel(x)
         ax.set_ylabel("RMSE")

@@ -93,6 +93,18 @@ def as_factors(W: Any, H: Any, V: Dense, rank: int) -> Factors:
     return Factors(*pair)
 
 
+def as_seed(seed: Any) -> int | None:
+    """A whole number that fits in 63 bits, or None."""
+    if seed is None:
+        return None
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**63:
+        raise ValueError(
+            f"random_state is {seed!r}; it must be a whole number from 0 to 2**63 - 1, or None"
+        )
+    return int(seed)
+
+
 def as_rank(rank: Any) -> int:
     """A whole number of at least 1."""
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:

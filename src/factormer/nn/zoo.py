@@ -40,10 +40,20 @@ class Card:
         return "init" if self.config.n_points == 1 else "accelerator"
 
     def __str__(self) -> str:
-        lines = [f"{self.name} (version {self.version}): {self.use}, rank {self.config.rank}"]
-        for title, table in (("training", self.training), ("figures", self.figures)):
-            lines += [f"  {title}", *(f"    {key}: {value}" for key, value in table.items())]
-        return "\n".join(lines)
+        title = f"{self.name} (version {self.version}): {self.use}, rank {self.config.rank}"
+        tables = {"training": self.training, "figures": self.figures}
+        return "\n".join([title, *_outline(tables, indent=2)])
+
+
+def _outline(table: Mapping[str, Any], indent: int) -> list[str]:
+    """A nested table as indented lines; options that are off, empty or zero are left out."""
+    lines = []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += [" " * indent + key, *_outline(value, indent + 2)]
+        elif value is False or value:
+            lines.append(f"{' ' * indent}{key}: {value}")
+    return lines
 
 
 def models() -> dict[str, Card]:
@@ -53,15 +63,7 @@ def models() -> dict[str, Card]:
 
 def load_model(name: str | Path) -> Network:
     """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
-    path = Path(name)
-    if path.suffix != ".safetensors":
-        path = _folder() / f"{name}.safetensors"
-        if not path.is_file():
-            known = ", ".join(p.stem for p in sorted(_folder().glob("*.safetensors"))) or "none"
-            raise ValueError(
-                f"there is no network {str(name)!r}; the shipped ones are: {known}; "
-                "for one of your own, give the path of its .safetensors file"
-            )
+    path = find_model(name)
     card = read_card(path)
     with safe_open(path, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -72,6 +74,21 @@ def load_model(name: str | Path) -> Network:
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} does not fit the config in its own card: {error}") from error
     return model.requires_grad_(False).eval()
+
+
+def find_model(name: str | Path) -> Path:
+    """The file of a shipped network, or the path itself where it is one of a .safetensors file."""
+    path = Path(name)
+    if path.suffix == ".safetensors":
+        return path
+    path = _folder() / f"{name}.safetensors"
+    if not path.is_file():
+        known = ", ".join(p.stem for p in sorted(_folder().glob("*.safetensors"))) or "none"
+        raise ValueError(
+            f"there is no network {str(name)!r}; the shipped ones are: {known}; "
+            "for one of your own, give the path of its .safetensors file"
+        )
+    return path
 
 
 def save_model(model: Network, card: Card, path: Path) -> None:
@@ -91,7 +108,9 @@ def save_model(model: Network, card: Card, path: Path) -> None:
 def read_card(path: Path) -> Card:
     """Read the card in a weights file, or say in a sentence what is wrong with the file."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no weights file {path}; check the path")
+        raise FileNotFoundError(
+            f"there is no weights file {path}; check it, or train that network first"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}

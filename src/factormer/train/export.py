@@ -15,7 +15,14 @@ from factormer.train.loop import Run
 _SHOWN = (0, 1, 2, 3, 5, 10, 20)
 
 
-def make_card(config: TrainConfig, run: Run, *, device: str, version: str = "1") -> Card:
+def make_card(
+    config: TrainConfig,
+    run: Run,
+    *,
+    device: str,
+    begun_from: Card | None = None,
+    version: str = "1",
+) -> Card:
     """The card of a run: config, data, cost and validation figures."""
     options = asdict(config)
     options.pop("model")
@@ -28,6 +35,8 @@ def make_card(config: TrainConfig, run: Run, *, device: str, version: str = "1")
         "torch": torch.__version__,
         "options": options,
     }
+    if begun_from is not None:
+        training["begun from"] = {"name": begun_from.name, **begun_from.training}
     return Card(config.name, version, config.model, training, figures(config, run.validation))
 
 

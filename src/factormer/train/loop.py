@@ -73,6 +73,7 @@ def train(
         )
     total = config.epochs * n_batches
     validation: dict[str, Any] = {}
+    validated_at = -1
 
     def elapsed() -> float:
         return seconds_before + time.monotonic() - started
@@ -94,7 +95,7 @@ def train(
                 log.write(**line)
                 report({"event": "step", "total": total, **line})
             if step % n_batches == 0:
-                validation = validate(learner.average, config)
+                validation, validated_at = validate(learner.average, config), step
                 line = {"step": step, "epoch": epoch, "seconds": elapsed(), **validation}
                 log.write(**line)
                 report({"event": "epoch", "total": total, **line})
@@ -104,7 +105,8 @@ def train(
             if interrupt.requested or time.monotonic() - started > max_seconds:
                 break
         save(step)
-    validation = validation or validate(learner.average, config)
+    if validated_at != step:
+        validation = validate(learner.average, config)
     return Run(learner.average, step >= total, step, elapsed(), validation)
 
 
