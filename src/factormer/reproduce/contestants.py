@@ -86,7 +86,7 @@ BASELINE = Contestant("ao-admm", "AO-ADMM, ρ = 1 (the paper's)")
 TRACE = Contestant("ao-admm-trace", "AO-ADMM, ρ = tr/r", TraceAOADMM())
 INIT = Contestant("init-r10", "learned initialization", init="init-r10")
 PAPER = Contestant(
-    "init-r10-paper", "learned initialization, the paper's layers", init="init-r10-paper"
+    "init-r10-paper", "learned initialization, paper's layers", init="init-r10-paper"
 )
 ACCEL = Contestant("accel-r10", "learned acceleration", accelerator="accel-r10")
 INIT_ALWAYS = Contestant(
@@ -107,7 +107,7 @@ INIT_TRACE = Contestant(
 )
 PAPER_TRACE = Contestant(
     "init-r10-paper-trace",
-    "learned initialization, the paper's layers, then ρ = tr/r",
+    "learned initialization, paper's layers, then ρ = tr/r",
     TraceAOADMM(),
     init="init-r10-paper",
 )

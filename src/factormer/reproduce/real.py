@@ -69,7 +69,8 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
         curves.set_ylim(*_range([row["rmse"] for row in shown]))
         style.ratio_axes(ratios, "b) error beside AO-ADMM's")
         ratios.set_ylim(*_range([row["ratio"] for row in shown]))
-        left.legend(*curves.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        names = curves.get_legend_handles_labels()
+        left.legend(*names, loc="outside lower center", ncols=3, fontsize=7.5)
         upper, lower = right.subplots(2, RANK // 2)
         style.images([*upper, *lower], W)
         for row, side in ((upper, "S"), (lower, "N")):
