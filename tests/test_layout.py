@@ -17,6 +17,7 @@ MAX_LINES = 350
 RANKS = {
     "factors": 0,
     "matrix": 1,
+    "kernels": 2,
     "problem": 2,
     "validate": 2,
     "datasets": 2,

@@ -55,7 +55,8 @@ def factorize(
         "auto", "random", "nndsvd", "nndsvda", "init-r10" or "init-r10-paper" (learned, rank 10),
         the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
-        "auto", "ao-admm" (the paper's: ρ = 1 on V of mean 1), "ao-admm-trace" (ρ = tr/r).
+        "auto", "ao-admm" (the paper's: ρ = 1 on V of mean 1), "ao-admm-trace" (ρ = tr/r), or "hals"
+        (accelerated HALS, compiled on a CPU).
     accelerator : str or None
         "auto", None, "accel-r10" (learned, rank 10), or the path of a network of your own.
     max_iter : int

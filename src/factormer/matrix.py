@@ -55,12 +55,16 @@ class Matrix(Protocol):
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]: ...
 
 
+def n_rows(V: Matrix) -> Float[Tensor, "*b"]:
+    """The number of real rows m of each matrix, padding left out."""
+    if V.rows is None:
+        return torch.full(V.shape[:-2], V.shape[-2], dtype=V.dtype, device=V.device)
+    return V.rows.sum(dim=-1).to(V.dtype)
+
+
 def n_entries(V: Matrix) -> Float[Tensor, "*b"]:
     """The number of real entries m·n of each matrix, padding left out."""
-    *batch, m, n = V.shape
-    rows = torch.tensor(m) if V.rows is None else V.rows.sum(-1)
-    cols = torch.tensor(n) if V.cols is None else V.cols.sum(-1)
-    return (rows * cols).to(device=V.device, dtype=V.dtype).expand(batch)
+    return n_rows(V) * n_rows(V.T)
 
 
 def zero_padding(

@@ -23,6 +23,7 @@ from factormer.nn.refining import Network
 from factormer.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
+from factormer.solvers.hals import HALS
 from tests.networks import random_network, small_config
 
 RANK = 3  # that of the networks below
@@ -61,6 +62,8 @@ def accelerator(variant: str) -> LearnedAccelerator:
 SOLVERS: dict[str, Solver[Any]] = {
     "AOADMM": AOADMM(),
     "TraceAOADMM": TraceAOADMM(),
+    "HALS": HALS(),
+    "HALS-plain": HALS(alpha=0.0),
     "Identity": Accelerated(AOADMM(), Identity()),
     "Learned-Descent": Accelerated(AOADMM(), accelerator("paper"), Descent()),
     "Learned-Always": Accelerated(AOADMM(), accelerator("paper"), Always()),

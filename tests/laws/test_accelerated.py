@@ -78,7 +78,8 @@ def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, p
     for _ in range(2):
         plain = solver.step(problem, state.inner).factors
         state = accelerated.step(problem, state)
-        assert problem.loss(state.factors) <= problem.loss(plain)
+        bound = problem.loss(plain) * (1 + 1e-12) + 1e-28  # products round as memory is aligned
+        assert problem.loss(state.factors) <= bound
         assert all(F.isfinite().all() for F in state.factors)
         assert state.inner.factors is state.factors  # the solver goes on from the point taken
 
