@@ -9,13 +9,15 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 INSTALLED := .venv/installed.stamp
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WHEEL_ENV := build/wheel-venv
+BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all check fmt fmt-check lint types bench golden reproduce wheel clean
+.PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean
+.PHONY: bench bench-peers bench-scaling bench-cold bench-tol
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make .venv and install the package in it, with all that developers need
 
@@ -54,6 +56,18 @@ types: $(INSTALLED) ## Check the types with pyright
 
 bench: $(INSTALLED) ## Time the folded Factormer layer against the literal one
 	$(BIN)/python benchmarks/folded_layer.py
+
+bench-peers: $(INSTALLED) ## Race the peers that are installed (pip install '.[bench]'), on FACTORMER_DATA=… too
+	$(BIN)/python benchmarks/peers.py --out $(BENCH_OUT)
+
+bench-scaling: $(INSTALLED) ## Time and memory against size, nonzeros, rank and threads
+	$(BIN)/python benchmarks/scaling.py --out $(BENCH_OUT)
+
+bench-cold: $(INSTALLED) ## What import and the first call cost in a fresh environment
+	$(BIN)/python benchmarks/cold.py --out $(BENCH_OUT)
+
+bench-tol: $(INSTALLED) ## What a smaller tol buys
+	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

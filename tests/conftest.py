@@ -1,7 +1,7 @@
 """Shape checks for the whole suite, and the fixtures every test may use."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def rng() -> torch.Generator:
     """A generator seeded alike for every test."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads for torch, whatever the machine has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

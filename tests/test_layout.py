@@ -17,7 +17,8 @@ MAX_LINES = 350
 RANKS = {
     "factors": 0,
     "matrix": 1,
-    "kernels": 2,
+    "kernels": 0,
+    "trace": 0,
     "problem": 2,
     "validate": 2,
     "datasets": 2,

@@ -8,12 +8,27 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
+from factormer.accelerate.her import HER
 from factormer.factors import Factors
 from factormer.initialize import Random
 from factormer.matrix import Dense
 from factormer.problem import Problem
-from factormer.solve import Result, Row, Stationary, Status, TimeBudget, Trace, any_of, solve
+from factormer.solve import (
+    Result,
+    Rounding,
+    Row,
+    Stage,
+    Stalled,
+    Stationary,
+    Status,
+    TimeBudget,
+    Trace,
+    any_of,
+    solve,
+    solve_in_stages,
+)
 from factormer.solvers.ao_admm import AOADMM
 
 NEVER = Stationary(tol=0.0)
@@ -24,6 +39,9 @@ class ScriptedState(NamedTuple):
 
     factors: Factors
     t: int
+
+    def sq_error(self, problem: Problem) -> Tensor:
+        return problem.V.sq_error(self.factors)
 
 
 class Scripted:
@@ -53,6 +71,10 @@ class Scripted:
         V = Dense(torch.ones(*self.values.shape[1:], 1, 1, dtype=torch.float64))
         options = {"stop": NEVER, "max_iter": len(self.values) - 1} | options
         return solve(Problem(V, 1), self, self.point(0), **options)
+
+
+def point(w: float) -> Factors:
+    return Factors(*(torch.full((1, 1), value, dtype=torch.float64) for value in (w, 1.0)))
 
 
 class Clock:
@@ -276,12 +298,126 @@ def test_first_named_rule_gives_the_status():
 
 
 def test_default_rule_is_convergence():
-    assert Scripted([0.5] + 9 * [1.0]).run(stop=None).status is Status.CONVERGED
+    assert Scripted([0.5] + 10 * [1.0]).run(stop=None).status is Status.CONVERGED
+
+
+def errors(*values: float) -> list[float]:
+    """A script whose errors are these."""
+    return [1 + value for value in values]
+
+
+def test_error_that_hardly_falls_is_a_stall():
+    result = Scripted(errors(4, 2, 1, 0.99, 0.98, 0.97)).run(stop=Stalled(share=0.1, over=2))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 4)
+    assert Scripted(errors(16, 8, 4, 2, 1)).run(stop=Stalled(0.1, 2)).status is Status.MAX_ITER
+
+
+def test_error_that_rises_is_a_stall():
+    result = Scripted(errors(4, 2, 3, 3)).run(stop=Stalled(share=0.1, over=1))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 2)
+
+
+def test_stack_stalls_when_all_of_its_members_do():
+    script = [errors(4, 4), errors(4, 2), errors(4, 1), errors(4, 1), errors(4, 1)]
+    result = Scripted(script).run(stop=Stalled(share=0.1, over=1))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 3)
+
+
+def test_error_within_rounding_of_single_precision_ends_the_run():
+    small = Scripted(errors(4, 0.5, 0.05, 0.01)).run(stop=Rounding(share=0.0, small=0.01))
+    assert (small.status, small.n_iter) == (Status.CONVERGED, 2)
+    slow = Scripted(errors(4, 1, 0.99999, 0.9)).run(stop=Rounding(share=1e-3))
+    assert (slow.status, slow.n_iter) == (Status.CONVERGED, 2)
 
 
 @pytest.mark.parametrize("status", Status)
 def test_status_reads_as_a_sentence(status):
     assert str(status) == f"{status.name}: {status.value}"
+
+
+# One run after another
+
+
+def test_run_counts_on_from_an_earlier_one(clock):
+    script = Scripted(9 * [0.5], clock)
+    first = script.run(max_iter=3)
+    second = script.run(max_iter=5, earlier=first.trace)
+    assert second.trace.iteration.tolist() == list(range(6))
+    assert second.trace.seconds.tolist() == [0, 2, 4, 6, 8, 10]
+    assert len(first.trace) == 4
+
+
+@pytest.mark.parametrize("max_iter", [0, 3])
+def test_run_without_iterations_left_returns_its_start_and_the_error_of_it(max_iter):
+    first = Scripted([0.5, 0.6, 0.7, 0.9]).run()
+    second = Scripted([0.8, 1.0]).run(max_iter=max_iter, earlier=first.trace)
+    assert (second.W.item(), second.status) == (0.8, Status.MAX_ITER)
+    assert second.rmse == pytest.approx(0.2)
+    assert len(second.trace) == 4
+
+
+def test_run_returns_its_own_best_not_that_of_the_earlier_one():
+    """The errors of the earlier run may be those of another problem."""
+    first = Scripted([0.5, 1.0]).run()
+    second = Scripted([0.5, 0.7]).run(max_iter=2, earlier=first.trace)
+    assert second.rmse == pytest.approx(0.3)
+
+
+def stages_of(*limits: int, **options: Any) -> list[Stage]:
+    one = Problem(Dense(torch.ones(1, 1, dtype=torch.float64)), 1)
+    return [Stage(one, limit, NEVER, **options) for limit in limits]
+
+
+def test_stages_go_on_from_each_other(problem, rng):
+    solver, x0 = AOADMM(), Random()(problem, rng)
+    whole = solve(problem, solver, x0, stop=NEVER, max_iter=9)
+    parts = solve_in_stages([Stage(problem, k, NEVER) for k in (2, 5, 9)], solver, x0)
+    assert parts.n_iter == 9
+    np.testing.assert_allclose(parts.trace.rmse, whole.trace.rmse)
+    torch.testing.assert_close(parts.factors, whole.factors)
+
+
+def test_stage_that_converges_gives_way_to_the_next():
+    def at_once(problem: Problem, x: Factors, trace: Trace) -> Status:
+        return Status.CONVERGED
+
+    stages = stages_of(9, 4)
+    result = solve_in_stages([stages[0]._replace(stop=at_once), stages[1]], AOADMM(), point(0.5))
+    assert (result.status, result.n_iter) == (Status.MAX_ITER, 4)
+
+
+@pytest.mark.parametrize("status", [Status.TIME_LIMIT, Status.INTERRUPTED], ids=str)
+def test_error_is_that_on_the_last_problem_even_where_it_is_not_reached(status):
+    def rule(problem: Problem, x: Factors, trace: Trace) -> Status:
+        if status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return status
+
+    coarse = Problem(Dense(torch.full((1, 1), 3.0).double()), 1)
+    last = stages_of(9)[0]._replace(stop=NEVER)
+    result = solve_in_stages([Stage(coarse, 9, rule, exact=False), last], AOADMM(), point(0.5))
+    assert (result.status, result.n_iter) == (status, 0)
+    assert result.rmse == pytest.approx(0.5)
+
+
+def test_result_has_the_precision_of_the_last_problem(problem, rng):
+    single = Problem(problem.V.to(torch.float32), 3)
+    for last in (problem, single):
+        for limits in ((2, 4), (4, 4)):
+            stages = [Stage(p, k, NEVER) for p, k in zip((single, last), limits, strict=True)]
+            result = solve_in_stages(stages, HER(), Random()(problem, rng))
+            assert result.factors.W.dtype == last.V.dtype
+            assert result.n_iter == 4
+            assert result.rmse == pytest.approx(last.rmse(result.factors).item(), rel=1e-3)
+
+
+def test_solver_that_leaps_gives_what_its_steps_give(problem, rng):
+    x0 = Random()(problem, rng)
+    leaps = solve(problem, HER(), x0, stop=NEVER, max_iter=120)
+    steps = solve(problem, HER(), x0, stop=NEVER, max_iter=120, callback=lambda row: None)
+    assert leaps.trace.iteration.tolist() == steps.trace.iteration.tolist() == list(range(121))
+    np.testing.assert_allclose(leaps.trace.rmse[:30], steps.trace.rmse[:30], rtol=1e-6)
+    assert leaps.rmse == pytest.approx(steps.rmse, rel=1e-2)
 
 
 # The history

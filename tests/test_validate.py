@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from factormer.matrix import Dense
+from factormer.matrix import Dense, Sparse
 from factormer.validate import (
     as_device,
     as_factors,
@@ -59,6 +59,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 def test_matrix_has_the_entries_that_came_in(values):
     matrix = as_matrix(values)
     assert matrix.dtype in (torch.float32, torch.float64)
+    assert isinstance(matrix, Dense)
     assert matrix.entries.tolist() == VALUES
 
 
@@ -81,6 +82,35 @@ def test_single_precision_stays_and_all_else_is_double(kind, expected):
 def test_device_that_is_there_is_taken():
     assert as_device("cpu") == torch.device("cpu")
     assert as_matrix(V, device="cpu").device.type == "cpu"
+
+
+def read_only_csr() -> scipy.sparse.csr_array:
+    csr = scipy.sparse.csr_array(V)
+    return scipy.sparse.csr_array(
+        (read_only(csr.data), read_only(csr.indices), read_only(csr.indptr)), csr.shape
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(
+            scipy.sparse.coo_array(V).asformat(f)
+            for f in ("csr", "csc", "coo", "lil", "dok", "bsr")
+        ),
+        scipy.sparse.csr_matrix(V),
+        *(scipy.sparse.csr_array(V.astype(kind)) for kind in ("f4", "u1", "i8", "g")),
+        read_only_csr(),
+        *(torch.tensor(VALUES, dtype=t).to_sparse() for t in (torch.float32, torch.bfloat16)),
+    ],
+    ids=lambda values: f"{type(values).__name__}-{values.dtype}",
+)
+def test_sparse_matrix_has_the_entries_that_came_in(values):
+    matrix = as_matrix(values)
+    assert isinstance(matrix, Sparse)
+    ((_, entries),) = matrix.blocks(None)
+    assert entries.tolist() == VALUES
+    assert matrix.dtype in (torch.float32, torch.float64)
 
 
 def test_stack_of_matrices_comes_in():
@@ -113,8 +143,12 @@ def test_rank_becomes_a_plain_number(rank):
         (V[:0], r"V has shape \(0, 3\); it must be a matrix .* at least one row and one column"),
         (V[:, :0], r"V has shape \(2, 0\); it must be a matrix"),
         ([], r"V has shape \(0,\); it must be a matrix"),
-        (scipy.sparse.csr_array(V), r"V is sparse; it must be dense: pass V.toarray\(\)"),
-        (torch.tensor(VALUES).to_sparse(), r"V is sparse; it must be dense: .*\.to_dense\(\)"),
+        (scipy.sparse.csr_array(with_entry(-2.5)), "V has 1 entries below zero"),
+        (scipy.sparse.csr_array(with_entry(math.nan)), "V has 1 entries that are NaN or infinite"),
+        (scipy.sparse.csr_array(V.astype(complex)), "V holds complex128 values; it must hold real"),
+        (scipy.sparse.coo_array(V[0]), r"V is sparse and has shape \(3,\); .* must be one matrix"),
+        (scipy.sparse.csr_array((0, 3)), r"V has shape \(0, 3\); it must be a matrix"),
+        (torch.ones(2, 2, 3).to_sparse(), r"V is sparse and has shape \(2, 2, 3\)"),
     ],
 )
 def test_what_is_no_matrix_of_data_is_refused_with_a_sentence(values, sentence):

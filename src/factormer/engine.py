@@ -13,8 +13,20 @@ import torch
 from torch import Tensor
 
 from factormer import presets
+from factormer.kernels.threads import threads
 from factormer.problem import Problem
-from factormer.solve import Result, Row, Stationary, StopRule, TimeBudget, any_of, solve
+from factormer.solve import (
+    Result,
+    Rounding,
+    Row,
+    Stage,
+    Stalled,
+    Stationary,
+    StopRule,
+    TimeBudget,
+    any_of,
+    solve_in_stages,
+)
 from factormer.validate import (
     as_factors,
     as_matrix,
@@ -47,16 +59,19 @@ def factorize(
 
     Parameters
     ----------
-    V : array-like or tensor, (m, n)
-        Finite, not negative; a tensor of three or more axes is a stack of matrices.
+    V : array-like, sparse matrix or tensor, (m, n)
+        Finite, not negative; a tensor of three or more axes is a stack of matrices. Sparse data,
+        scipy's or torch's, is never made dense.
     rank : int
         Number of components r.
     init : str
-        "auto", "random", "nndsvd", "nndsvda", "init-r10" or "init-r10-paper" (learned, rank 10),
-        the path of a network of your own, or "custom" with `W` and `H`.
+        "auto", "random", "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant),
+        "init-r10" or "init-r10-paper" (learned, rank 10), the path of a network of your own, or
+        "custom" with `W` and `H`.
     solver : str
-        "auto", "ao-admm" (the paper's: ρ = 1 on V of mean 1), "ao-admm-trace" (ρ = tr/r), or "hals"
-        (accelerated HALS, compiled on a CPU).
+        "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
+        stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
+        of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
         "auto", None, "accel-r10" (learned, rank 10), or the path of a network of your own.
     max_iter : int
@@ -91,26 +106,40 @@ def factorize(
     problem, mean = Problem(matrix, as_rank(rank)).normalized()
     check_mean(mean)
     custom = None if W is None and H is None else as_factors(W, H, matrix, problem.rank)
-    start = presets.initializer(
-        init, matrix, problem.rank, None if custom is None else custom.scale(1 / mean)
-    )
     engine = presets.solver(solver, accelerator, matrix)
-    with torch.no_grad():
-        x0 = start(problem, _generator(as_seed(random_state)))
     rules: list[StopRule] = [Stationary(tol)]
     if time_limit is not None:
         rules.append(TimeBudget(time_limit, since=started))
-    result = solve(
-        problem,
-        engine,
-        x0,
-        stop=any_of(*rules),
-        max_iter=max_iter,
-        started=started,
-        callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
-    )
+    with torch.no_grad(), threads():
+        rng = _generator(as_seed(random_state))
+        stages = [Stage(problem, max_iter, any_of(*rules))]
+        if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
+            single = presets.in_single_precision(problem)
+            if single is not None:
+                stages.insert(0, Stage(single, max_iter, any_of(*rules, Rounding())))
+            coarse = presets.compressed(problem, rng, max_iter=max_iter)
+            if coarse is not None:
+                stages.insert(0, Stage(*coarse, any_of(*rules, Stalled()), exact=False))
+        start = presets.initializer(
+            init,
+            stages[0].problem.V,
+            problem.rank,
+            None if custom is None else custom.scale(1 / mean),
+        )
+        result = solve_in_stages(
+            stages,
+            engine,
+            start(stages[0].problem, rng),
+            started=started,
+            stride=10 if tol or time_limit else 50,
+            callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
+        )
     return Result(
-        result.factors.scale(mean), result.status, result.trace.scaled(mean), as_given=like(V)
+        result.factors.scale(mean),
+        result.status,
+        result.trace.scaled(mean),
+        mean * result.error,
+        as_given=like(V),
     )
 
 
@@ -119,15 +148,15 @@ def coefficients(V: Any, H: Any) -> Tensor:
 
     Row by row by an active-set method (Lawson & Hanson, 1974), on the triangular factor of H.
     """
-    entries = as_matrix(V).entries
+    matrix = as_matrix(V)
     columns = as_tensor(H, name="H", device=None).double()
     sizes = columns.norm(dim=0)
     sizes = torch.where(sizes > 0, sizes, torch.ones_like(sizes))
-    scale = entries.double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    problem, mean = Problem(matrix.to(torch.float64), 1).normalized()
     Q, R = torch.linalg.qr(columns / sizes)  # (n, k), (k, r)
-    targets = (entries.double() / scale) @ Q  # (m, k)
-    rows = [scipy.optimize.nnls(R.numpy(), target)[0] for target in targets.numpy()]
-    return (torch.from_numpy(np.stack(rows)) / sizes * scale).to(entries.dtype)
+    targets = (problem.V @ Q).numpy()  # (m, k)
+    rows = [scipy.optimize.nnls(R.numpy(), target)[0] for target in targets]
+    return (torch.from_numpy(np.stack(rows)) / sizes * mean).to(matrix.dtype)
 
 
 def _generator(seed: int | None) -> torch.Generator:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from factormer.engine import coefficients, factorize
 from factormer.solve import Result
 from factormer.validate import to_numpy
+
+_SPARSE = ("csr", "csc", "coo")
+_FLOATS = [np.float64, np.float32]
 
 
 class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -39,18 +40,6 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     result_ : Result
         Factors, status and trace of the fit.
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "init": [str],
-        "solver": [str],
-        "accelerator": [str, None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
-        "device": [str, None],
-        "random_state": ["random_state"],
-    }
 
     def __init__(
         self,
@@ -88,12 +77,13 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         With init="custom", W (n_samples, n_components) and H (n_components, n_features) are the
         start, oriented as in scikit-learn.
         """
-        self._validate_params()
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        X = self._validated(X)
+        seed: Any = self.random_state
+        if not isinstance(seed, int | np.integer):  # which is used as it is: that is faster
+            seed = check_random_state(seed).randint(2**31 - 1)
         result = factorize(
             X,
-            self.n_components or X.shape[1],
+            X.shape[1] if self.n_components is None else self.n_components,
             init=self.init,
             solver=self.solver,
             accelerator=self.accelerator,
@@ -101,21 +91,30 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             tol=self.tol,
             time_limit=self.time_limit,
             device=self.device,
-            random_state=seed,
+            random_state=int(seed),
             W=W,
             H=None if H is None else np.asarray(H).T,
         )
         self.result_: Result = result
         self.components_ = result.H.T
         self.n_components_ = self._n_features_out = self.components_.shape[0]
-        self.reconstruction_err_ = float(result.rmse) * np.sqrt(X.size)
+        self.reconstruction_err_ = float(result.rmse) * np.sqrt(X.shape[0] * X.shape[1])
         self.n_iter_ = result.n_iter
         return result.W
+
+    def _validated(self, X: Any) -> Any:
+        """X as floating numbers; plain arrays of them are only looked at by `factorize`."""
+        kind = type(X)
+        if kind is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size:
+            vars(self).pop("feature_names_in_", None)  # of an earlier fit
+            self.n_features_in_ = X.shape[1]
+            return X
+        return validate_data(self, X, accept_sparse=_SPARSE, dtype=_FLOATS)
 
     def transform(self, X: Any) -> np.ndarray:
         """Nonnegative least-squares coefficients of the rows of X in the fitted components."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, accept_sparse=_SPARSE, dtype=_FLOATS, reset=False)
         return to_numpy(coefficients(X, self.components_.T))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
@@ -126,5 +125,6 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -10,8 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.matrix import Matrix, zero_padding
+from factormer.matrix import LowRank, Matrix, sketch, zero_padding
 from factormer.problem import Problem
+
+OVERSAMPLING = 10  # columns of a sketch beyond the rank
+_EXACT = 200  # sides up to which all singular vectors are cheap
 
 
 @runtime_checkable
@@ -23,16 +26,14 @@ class Initializer(Protocol):
 
 @dataclass(frozen=True)
 class Random:
-    """Uniform factors, scaled so that W Hᵀ is the best multiple of itself."""
+    """Uniform factors, scaled so that W Hᵀ has the mean of V: no product with V is needed."""
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         V, r = problem.V, problem.rank
         *batch, m, n = V.shape
-        x = Factors(_uniform((*batch, m, r), V, rng), _uniform((*batch, n, r), V, rng))
-        x = Factors(zero_padding(x.W, V.rows), zero_padding(x.H, V.cols))
-        VtW, WtW = V.normal(x.W)
-        overlap = (VtW * x.H).sum(dim=(-2, -1))  # ⟨V, W Hᵀ⟩
-        return x.scale(overlap / (WtW * (x.H.mT @ x.H)).sum(dim=(-2, -1)))
+        scale = (4 / r * problem.mean()).sqrt()[..., None, None]  # an entry of chance is 1/2
+        W, H = (_uniform((*batch, size, r), V, rng).mul_(scale) for size in (m, n))
+        return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
 
 
 @dataclass(frozen=True)
@@ -58,35 +59,121 @@ class NNDSVD:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         V = problem.V
-        W, H = (self._complete(F, problem, rng) for F in nndsvd(*truncated_svd(V, problem.rank)))
+        parts = nndsvd(*truncated_svd(V, problem.rank, rng))
+        if self.fill:
+            fill = self.fill * problem.mean()[..., None, None]
+            parts = (torch.where(F > 0, F, fill) for F in parts)
+        W, H = (complete(F, problem, rng) for F in parts)
         return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
 
-    def _complete(self, F: Tensor, problem: Problem, rng: torch.Generator) -> Tensor:
-        mean = problem.mean()[..., None, None]
-        missing = problem.rank - F.shape[-1]
-        F = torch.where(F > 0, F, self.fill * mean) if self.fill else F
-        if not missing:
-            return F
-        extra = _uniform((*F.shape[:-1], missing), problem.V, rng) * (mean / 100).sqrt()
-        return torch.cat([F, extra], dim=-1)
+
+def complete(
+    F: Float[Tensor, "*b m k"], problem: Problem, rng: torch.Generator
+) -> Float[Tensor, "*b m r"]:
+    """Add components of chance, at a hundredth of the mean of V, up to the rank."""
+    missing = problem.rank - F.shape[-1]
+    if not missing:
+        return F
+    scale = (problem.mean()[..., None, None] / 100).sqrt()
+    return torch.cat([F, scale * _uniform((*F.shape[:-1], missing), problem.V, rng)], dim=-1)
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """The truncated SVD, rotated toward the nonnegative orthant.
+
+    With V ≈ U S Zᵀ, every orthogonal R gives V ≈ (U√S R)(Z√S R)ᵀ. Take the one that comes nearest
+    to nonnegative factors, and their nonnegative parts. At most `n_rows` rows of X = [U√S; Z√S] are
+    looked at, since R has but r² entries; nothing costs mn once the SVD is there.
+    """
+
+    n_steps: int = 30
+    n_rows: int = 4096
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        V = problem.V
+        U, S, Z = truncated_svd(V, problem.rank, rng)
+        root = S.sqrt()[..., None, :]
+        X = torch.cat([U * root, Z * root], dim=-2)
+        R = rotation(_some_rows(X, self.n_rows, rng), rng, n_steps=self.n_steps)
+        W, H = (X @ R).clamp(min=0).split([U.shape[-2], Z.shape[-2]], dim=-2)
+        W, H = (complete(F, problem, rng) for F in (W, H))
+        return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
+
+
+def rotation(
+    X: Float[Tensor, "*b k r"], rng: torch.Generator, *, n_steps: int, relax: float = 3.0
+) -> Float[Tensor, "*b r r"]:
+    """An orthogonal R that makes X R nearly nonnegative: min ‖X R − P‖ over R and P ≥ 0.
+
+    By alternating projections, from a rotation of chance: of X R onto the orthant, and of that onto
+    the rotations of X (Procrustes). The first overshoots by the factor `relax`, which takes several
+    times fewer steps than 1.
+    """
+    r = X.shape[-1]
+    R = torch.linalg.qr(torch.randn(r, r, generator=rng, dtype=X.dtype)).Q.to(X.device)
+    for _ in range(n_steps):
+        Y = X @ R
+        A, _, Bt = torch.linalg.svd(X.mT @ torch.sub(Y, Y.clamp(max=0), alpha=relax))
+        R = A @ Bt
+    return R
+
+
+def _some_rows(X: Tensor, count: int, rng: torch.Generator) -> Tensor:
+    if X.shape[-2] <= count:
+        return X
+    return X[..., torch.randperm(X.shape[-2], generator=rng)[:count].to(X.device), :]
 
 
 def _uniform(shape: tuple[int, ...], V: Matrix, rng: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=rng, dtype=V.dtype, device=rng.device).to(V.device)
+    drawn = torch.rand(shape, generator=rng, device=rng.device)  # in float32: that is faster
+    return drawn.to(V.device, V.dtype)
 
 
 def truncated_svd(
-    V: Matrix, rank: int
+    V: Matrix, rank: int, rng: torch.Generator
 ) -> tuple[Float[Tensor, "*b m k"], Float[Tensor, "*b k"], Float[Tensor, "*b n k"]]:
     """Leading k = min(rank, m, n) singular triplets (U, S, Z) with V ≈ U diag(S) Zᵀ.
 
-    From the eigenvectors of the smaller Gram matrix, in float64: squaring costs digits only of
-    singular values that are tiny beside the first, and those hardly matter to a start.
+    Exact for small matrices and stacks, and of what is left of V after a sketch for large ones.
+    """
+    k = min(rank, *V.shape[-2:])
+    if isinstance(V, LowRank):
+        return lowrank_svd(V, k)
+    if len(V.shape) == 2 and min(V.shape) > _EXACT:
+        return lowrank_svd(sketch(V, k + OVERSAMPLING, rng), k)
+    return gram_svd(V, k)
+
+
+def lowrank_svd(
+    V: LowRank, k: int
+) -> tuple[Float[Tensor, "m k"], Float[Tensor, "k"], Float[Tensor, "n k"]]:
+    """The leading k singular triplets of U Zᵀ, from the triangular factors of U and Z."""
+    (Q_U, R_U), (Q_Z, R_Z) = _qr(V.U), _qr(V.Z)
+    A, S, Bt = torch.linalg.svd(R_U @ R_Z.mT)
+    return Q_U @ A[:, :k], S[:k], Q_Z @ Bt[:k].mT
+
+
+def _qr(Y: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "p p"]]:
+    """Q and R of Y; at once where Y is orthonormal already, as the left factor of a sketch is."""
+    identity = torch.eye(Y.shape[1], dtype=Y.dtype, device=Y.device)
+    if bool((Y.mT @ Y - identity).abs().amax() < 1e3 * torch.finfo(Y.dtype).eps):
+        return Y, identity
+    Q, R = torch.linalg.qr(Y)
+    return Q, R
+
+
+def gram_svd(
+    V: Matrix, k: int
+) -> tuple[Float[Tensor, "*b m k"], Float[Tensor, "*b k"], Float[Tensor, "*b n k"]]:
+    """The leading k singular triplets, from the eigenvectors of the smaller Gram matrix.
+
+    In float64: squaring costs digits only of singular values that are tiny beside the first, and
+    those hardly matter to a start.
     """
     if V.shape[-2] < V.shape[-1]:
-        Z, S, U = truncated_svd(V.T, rank)
+        Z, S, U = gram_svd(V.T, k)
         return U, S, Z
-    k = min(rank, V.shape[-1])
     (_, entries), *_ = V.blocks(None)
     entries = entries.double()
     eigenvalues, Z = torch.linalg.eigh(entries.mT @ entries)  # ascending

@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from factormer.accelerate.base import Accelerated
+import torch
+
+from factormer.accelerate.base import Accelerated, Restarted
+from factormer.accelerate.extrapolate import Extrapolation
+from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
-from factormer.initialize import NNDSVD, Given, Initializer, Random
-from factormer.matrix import Matrix
+from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Random, Rotated
+from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
 from factormer.nn import zoo
 from factormer.nn.refining import Network
+from factormer.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
+from factormer.solvers.multiplicative import Multiplicative
 
-SOLVERS = {"ao-admm": AOADMM, "ao-admm-trace": TraceAOADMM, "hals": HALS}
-STARTS = {"random": Random, "nndsvd": NNDSVD, "nndsvda": lambda: NNDSVD(fill=1.0)}
+SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
+    "ao-admm": AOADMM,
+    "ao-admm-trace": TraceAOADMM,
+    "hals": HALS,
+    "her": HER,
+    "her-admm": lambda: Restarted(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+    "mu": Multiplicative,
+}
+STARTS: dict[str, Callable[[], Initializer]] = {
+    "random": Random,
+    "nndsvd": NNDSVD,
+    "nndsvda": lambda: NNDSVD(fill=1.0),
+    "rotated": Rotated,
+}
+_LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
+_PAYS = 2.0  # times fewer multiplications that a compressed iteration must take
+_HEAVY = 2e6  # multiplications of a product from which float32 is faster
+_POLISH = 4  # iterations on V itself after those on compressed data, if it comes to that
 
 
 def initializer(
     name: str | Path, V: Matrix, rank: int, custom: Factors | None = None
 ) -> Initializer:
-    """The start of that name. "auto" is NNDSVD, and random where the rank exceeds min(m, n)."""
+    """The start of that name.
+
+    "auto" is "rotated" for one dense matrix of some size, and "nndsvd" for a stack of them; it is
+    "random" where a singular value decomposition would cost more than it saves, that is for small
+    and for sparse matrices, and where the rank exceeds min(m, n) (docs/engine.md).
+    """
     name = _as_name("init", name)
     if (name == "custom") != (custom is not None):
         raise ValueError("init='custom' goes with W and H, and W and H go with init='custom'")
     if custom is not None:
         return Given(custom)
     if name == "auto":
-        return NNDSVD() if rank <= min(V.shape[-2:]) else Random()
+        name = _auto_start(V, rank)
     if name in STARTS:
         return STARTS[name]()
     if _ships(name, use="init"):
@@ -39,23 +67,65 @@ def initializer(
     raise ValueError(f"init is {name!r}; choose one of {names}")
 
 
+def _auto_start(V: Matrix, rank: int) -> str:
+    *batch, m, n = V.shape
+    if rank > min(m, n) or isinstance(V, Sparse):
+        return "random"
+    if batch:
+        return "nndsvd"
+    return "rotated" if isinstance(V, LowRank) or m * n > _LARGE else "random"
+
+
 def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "hals", which needs no scale, never raises the loss and ends lower than AO-ADMM after
-    as many iterations (docs/log.md), also where a network proposes between them.
+    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks and on a
+    GPU; with a learned accelerator it is "hals" (docs/engine.md).
     """
-    name = "hals" if name == "auto" else name
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
+    plain = accelerator in (None, "auto")
+    if name == "auto":
+        products = len(V.shape) > 2 or V.device.type != "cpu"
+        name = ("her-admm" if products else "her") if plain else "hals"
     if name not in SOLVERS:
         raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
-    plain = SOLVERS[name]()
-    if accelerator in (None, "auto"):
-        return plain
+    if plain:
+        return SOLVERS[name]()
     if not _ships(accelerator, use="accelerator"):
         names = _names(["auto", "None"], "accelerator")
         raise ValueError(f"accelerator is {accelerator!r}; choose one of {names}")
-    return Accelerated(plain, LearnedAccelerator(_network(accelerator, V)))
+    return Accelerated(SOLVERS[name](), LearnedAccelerator(_network(accelerator, V)))
+
+
+def compressed(
+    problem: Problem, rng: torch.Generator, *, max_iter: int
+) -> tuple[Problem, int] | None:
+    """A sketch of the problem to begin with, and for how many iterations; None where V is best.
+
+    For one dense matrix on which an iteration costs several times one on a sketch of a rank a
+    little above the problem's, and which is large enough (docs/engine.md).
+    """
+    V, p = problem.V, problem.rank + OVERSAMPLING
+    n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
+    if not isinstance(V, Dense) or len(V.shape) != 2 or n_iter < 1:
+        return None
+    m, n = V.shape
+    if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:
+        return None
+    return Problem(sketch(V, p, rng), problem.rank), n_iter
+
+
+def in_single_precision(problem: Problem) -> Problem | None:
+    """The problem in float32, to begin with; None where float64 is as fast, or not asked for."""
+    V = problem.V
+    if V.dtype != torch.float64 or len(V.shape) > 2 or float(V.work()) * problem.rank < _HEAVY:
+        return None
+    return Problem(V.to(torch.float32), problem.rank)
+
+
+def is_network(init: str | Path) -> bool:
+    """Whether a start is learned; those look at the entries of V one by one."""
+    return str(init) not in ("auto", "custom", *STARTS)
 
 
 def _as_name(keyword: str, value: Any) -> str:

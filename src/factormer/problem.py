@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.matrix import Matrix, n_entries
+from factormer.matrix import Matrix, Normal, n_entries
+from factormer.matrix.base import inner
+
+# Share of ‖V‖² below which ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ has too few digits left for a loss.
+_FEW = 2**16  # entries of V that are looked at as fast as products are formed
+RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +44,24 @@ class Problem:
         A matrix of zeros is left as it is, with 1 in place of its mean.
         """
         mean = self.mean()
-        mean = torch.where(mean > 0, mean, torch.ones_like(mean))
+        if not bool(mean.all()):
+            mean = torch.where(mean > 0, mean, torch.ones_like(mean))
         return Problem(self.V.scaled(1 / mean), self.rank), mean
+
+    def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² for little, from (VH, HᵀH), which a solver that has just updated W knows.
+
+        Accumulated in float64; where that leaves too few digits, from the entries of V after all.
+        """
+        if known is None and math.prod(self.V.shape) <= _FEW:
+            return self.V.sq_error(x).double()
+        VH, HtH = self.V.T.normal(x.H) if known is None else known
+        norm = self.V.sq_norm()
+        error = norm - 2 * inner(VH, x.W) + inner(x.W.mT @ x.W, HtH)
+        unclear = error < RESOLVED[self.V.dtype] * norm
+        if not bool(unclear.any()):
+            return error
+        return torch.where(unclear, self.V.sq_error(x).double(), error)
 
     def loss(self, x: Factors) -> Float[Tensor, "*b"]:
         """½‖W Hᵀ − V‖² (eqs. 2 and 7)."""

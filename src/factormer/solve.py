@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -18,8 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors, where
+from factormer.kernels.threads import threads
+from factormer.matrix import n_entries
 from factormer.problem import Problem
-from factormer.solvers.base import Solver, iterate
+from factormer.solvers.base import Leaping, Solver
+from factormer.trace import Row, Trace
 
 
 class Status(Enum):
@@ -35,60 +38,6 @@ class Status(Enum):
         return f"{self.name}: {self.value}"
 
 
-class Row(NamedTuple):
-    """One iteration in a trace; for a stack of problems the error is one number each."""
-
-    iteration: int
-    seconds: float
-    rmse: Float[Tensor, "*b"]
-
-
-@dataclass
-class Trace:
-    """The history of a run, a row an iteration, iteration 0 being the start."""
-
-    rows: list[Row] = field(default_factory=list)
-
-    @property
-    def iteration(self) -> np.ndarray:
-        """Iterations, 0 … T."""
-        return np.array([row.iteration for row in self.rows])
-
-    @property
-    def seconds(self) -> np.ndarray:
-        """Seconds of the solver up to each iteration, with what the start took."""
-        return np.array([row.seconds for row in self.rows])
-
-    @property
-    def rmse(self) -> np.ndarray:
-        """Root mean square error (eq. 23), (T + 1,) or (T + 1, *b) for a stack."""
-        return torch.stack([row.rmse for row in self.rows]).cpu().numpy()
-
-    def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
-        """The trace of the same run on c·V."""
-        return Trace([row._replace(rmse=c * row.rmse) for row in self.rows])
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
-        """Draw error against "iteration" or "seconds" on matplotlib axes, which are returned."""
-        if x not in ("iteration", "seconds"):
-            raise ValueError(f"x is {x!r}; choose 'iteration' or 'seconds'")
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as error:
-                raise ImportError(
-                    "plotting needs matplotlib: pip install 'factormer[plot]'"
-                ) from error
-            ax = plt.gca()
-        ax.semilogy(getattr(self, x), self.rmse, label=label)
-        ax.set_xlabel(x)
-        ax.set_ylabel("RMSE")
-        return ax
-
-
 @dataclass(frozen=True, eq=False)
 class Result:
     """A factorisation V ≈ W Hᵀ: the best point seen, why the run ended, and its history."""
@@ -96,6 +45,7 @@ class Result:
     factors: Factors
     status: Status
     trace: Trace
+    error: Float[Tensor, "*b"]
     as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
 
     @property
@@ -110,14 +60,13 @@ class Result:
 
     @property
     def rmse(self) -> float | np.ndarray:
-        """Error of the factors returned: the lowest of the trace."""
-        best = np.fmin.reduce(self.trace.rmse)  # NaN where a member of a stack overflowed
-        return float(best) if best.ndim == 0 else best
+        """Root mean square error of the factors returned."""
+        return self.error.item() if self.error.dim() == 0 else self.error.cpu().numpy()
 
     @property
     def n_iter(self) -> int:
         """Outer iterations made."""
-        return self.trace.rows[-1].iteration
+        return self.trace.last.iteration
 
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
@@ -133,18 +82,17 @@ class Stationary:
     """
 
     tol: float = 1e-4
-    every: int = 5
+    every: int = 10
     _start: Tensor | None = field(default=None, init=False, repr=False)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        iteration = trace.rows[-1].iteration
-        if not self.tol or iteration % self.every:
+        if not self.tol or (iteration := trace.last.iteration) % self.every:
             return None
         size = problem.stationarity(x)
         if self._start is None or iteration == 0:
             self._start = size
         rounding = 10 * torch.finfo(size.dtype).eps * problem.mean()
-        met = (size <= self.tol * self._start) | (trace.rows[-1].rmse <= rounding)
+        met = (size <= self.tol * self._start) | (trace.last.rmse <= rounding)
         return Status.CONVERGED if bool(met.all()) else None
 
 
@@ -169,6 +117,43 @@ def any_of(*rules: StopRule) -> StopRule:
     return rule
 
 
+@dataclass(frozen=True)
+class Stalled:
+    """Stop once the error has fallen by less than `share` an iteration, over a few of them.
+
+    What ends the work on a compressed problem, whose optimum is not quite the one looked for.
+    """
+
+    share: float = 1e-4
+    over: int = 5
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if len(trace) <= self.over:
+            return None
+        before, now = trace.rows[-1 - self.over].rmse, trace.rows[-1].rmse
+        stalled = now >= (1 - self.share * self.over) * before
+        return Status.CONVERGED if bool(stalled.all()) else None
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Stop once an iteration lowers ‖W Hᵀ − V‖² by no more than `share` of ‖V‖², or it is small.
+
+    What ends the work in float32, before rounding can tell on its decisions.
+    """
+
+    share: float = 1e-6
+    small: float = 1e-2
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        norm = problem.V.sq_norm() / n_entries(problem.V)
+        now = trace.rows[-1].rmse ** 2
+        done = now <= self.small * norm
+        if len(trace) > 1:
+            done |= trace.rows[-2].rmse ** 2 - now <= self.share * norm
+        return Status.CONVERGED if bool(done.all()) else None
+
+
 @torch.no_grad()
 def solve(
     problem: Problem,
@@ -179,41 +164,119 @@ def solve(
     max_iter: int = 200,
     started: float | None = None,
     callback: Callable[[Row], object] | None = None,
+    earlier: Trace | None = None,
+    stride: int = 10,
 ) -> Result:
     """Iterate from x0 until `stop` says so, or for `max_iter` outer iterations.
 
     The best point seen is what is returned, so a solver that is not a descent method, or one that
     is interrupted (Ctrl-C) or overflows, loses nothing. `started` is a reading of
-    `time.perf_counter()` from before the start was made, so that its cost is in the trace.
+    `time.perf_counter()` from before the start was made, so that its cost is in the trace. With the
+    trace of an `earlier` run that ended at x0, the iterations are counted on from there. A solver
+    that can make many iterations at once is asked for up to `stride` of them between looks at
+    `stop`, and for one where there is a `callback`.
     """
     stop = stop or Stationary()
-    states = iterate(problem, solver, x0)
-    trace, seconds = Trace(), 0.0 if started is None else time.perf_counter() - started
-    best, best_rmse = x0, problem.rmse(x0).fill_(math.inf)
-    status = Status.MAX_ITER
+    trace = Trace() if earlier is None else Trace(earlier.rows)
+    size = n_entries(problem.V).double()
+    best, best_rmse, status = x0, torch.full_like(size, math.inf), Status.MAX_ITER
     try:
-        for t in range(max_iter + 1):
-            tick = _now(problem)
-            x = next(states).factors
-            seconds += _now(problem) - tick
-            rmse = problem.rmse(x)
-            finite = rmse.isfinite()
-            if not bool(finite.any()) and t:
-                status = Status.NONFINITE
-                break
-            improved = rmse < best_rmse
-            best, best_rmse = where(improved, x, best), torch.where(improved, rmse, best_rmse)
-            trace.rows.append(Row(t, seconds, rmse))
-            if callback is not None:
-                callback(trace.rows[-1])
-            if verdict := stop(problem, x, trace):
-                status = verdict
-                break
+        with threads():
+            tick = time.perf_counter() if started is None else started
+            state = solver.init(problem, x0)
+            errors = None if earlier is not None else state.sq_error(problem)[None]
+            if earlier is not None and (verdict := stop(problem, x0, trace)):
+                max_iter, status = 0, verdict
+            while True:
+                if errors is not None:
+                    rmse = (errors / size).sqrt()
+                    if len(trace) and not bool(rmse[-1].isfinite().any()):
+                        status = Status.NONFINITE
+                        break
+                    trace.extend(rmse, _now(problem) - tick)
+                    improved = rmse[-1] < best_rmse
+                    best = where(improved, state.factors, best)
+                    best_rmse = torch.where(improved, rmse[-1], best_rmse)
+                    if callback is not None:
+                        callback(trace.last)
+                    if verdict := stop(problem, state.factors, trace):
+                        status = verdict
+                        break
+                t = trace.last.iteration
+                if t >= max_iter:
+                    break
+                tick = _now(problem)
+                n_iter = 1 if callback else min(stride - t % stride, max_iter - t)
+                state, errors = _advance(problem, solver, state, n_iter)
     except KeyboardInterrupt:
-        if not trace.rows:
+        if not len(trace):
             raise  # there is nothing yet to keep
         status = Status.INTERRUPTED
-    return Result(best, status, trace)
+    if best is x0 and bool(best_rmse.isinf().all()):  # no iteration was left, or none was ended
+        best_rmse = (problem.sq_error(x0) / size).sqrt()
+    return Result(best, status, trace, best_rmse)
+
+
+class Stage(NamedTuple):
+    """A problem to work on, until its own stop rule or this iteration.
+
+    `exact` says whether its errors are those of the problem that is to be solved.
+    """
+
+    problem: Problem
+    max_iter: int
+    stop: StopRule
+    exact: bool = True
+
+
+def solve_in_stages(
+    stages: list[Stage],
+    solver: Solver[Any],
+    x0: Factors,
+    *,
+    started: float | None = None,
+    callback: Callable[[Row], object] | None = None,
+    stride: int = 10,
+) -> Result:
+    """Solve one problem after another, each from where the one before it ended: coarse, then fine.
+
+    The result, and its error, are those of the last problem, even where time runs out before it.
+    """
+    last, result = stages[-1], None
+    for stage in stages:
+        V, x = stage.problem.V, x0 if result is None else result.factors
+        result = solve(
+            stage.problem,
+            solver,
+            Factors(x.W.to(V.dtype), x.H.to(V.dtype)),
+            stop=stage.stop,
+            max_iter=stage.max_iter,
+            started=started if result is None else None,
+            callback=callback,
+            earlier=None if result is None else result.trace,
+            stride=stride,
+        )
+        over = result.status not in (Status.CONVERGED, Status.MAX_ITER)
+        if over or stage is last or result.n_iter >= last.max_iter:
+            break
+    else:
+        raise ValueError("there is no stage")
+    x, last = result.factors, last.problem
+    x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
+    error = result.error if stage.exact else (last.sq_error(x) / n_entries(last.V)).sqrt()
+    return replace(result, factors=x, error=error)
+
+
+def _advance(
+    problem: Problem, solver: Solver[Any], state: Any, n_iter: int
+) -> tuple[Any, Float[Tensor, "k *b"]]:
+    """Up to `n_iter` iterations at once from a solver that can, one from any other."""
+    if n_iter > 1 and hasattr(solver, "leap"):
+        leapt, errors = cast(Leaping[Any], solver).leap(problem, state, n_iter)
+        if len(errors):
+            return leapt, errors
+    state = solver.step(problem, state)
+    return state, state.sq_error(problem)[None]
 
 
 def _now(problem: Problem) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import scipy.sparse
 import torch
 
 from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.matrix import Dense, Matrix, Sparse
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -18,7 +19,7 @@ _REAL = (int, float, np.integer, np.floating)
 def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> torch.Tensor:
     """A floating tensor from anything array-like: float32 stays, all else becomes float64."""
     is_tensor = isinstance(values, torch.Tensor)
-    if scipy.sparse.issparse(values) or (is_tensor and values.layout != torch.strided):
+    if is_sparse(values):
         raise ValueError(
             f"{name} is sparse; it must be dense: pass {name}.toarray() or .to_dense()"
         )
@@ -63,19 +64,52 @@ def _float_type(dtype: np.dtype) -> type:
     return np.float32 if dtype == np.float32 else np.float64
 
 
-def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense:
+def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:
     """The data as a Matrix: two axes, or more for a stack; finite and not negative."""
+    if is_sparse(V):
+        return _as_sparse(V, device)
     entries = as_tensor(V, name="V", device=device)
-    if entries.dim() < 2 or 0 in entries.shape:
-        raise ValueError(
-            f"V has shape {tuple(entries.shape)}; it must be a matrix (or a stack of matrices) "
-            "with at least one row and one column"
-        )
+    _check_shape(tuple(entries.shape))
     _check_entries(entries, "V")
     return Dense(entries)
 
 
-def as_factors(W: Any, H: Any, V: Dense, rank: int) -> Factors:
+def is_sparse(values: Any) -> bool:
+    """Whether these are scipy's or torch's sparse data."""
+    is_tensor = isinstance(values, torch.Tensor)
+    return scipy.sparse.issparse(values) or (is_tensor and values.layout != torch.strided)
+
+
+def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
+    if isinstance(V, torch.Tensor):
+        device = V.device if device is None else device
+        V = V.detach().cpu().to_sparse_coo().coalesce()
+        V = V.double() if V.dtype in (torch.float16, torch.bfloat16) else V
+        V = scipy.sparse.coo_array((V.values().numpy(), tuple(V.indices().numpy())), tuple(V.shape))
+    if len(V.shape) != 2:
+        raise ValueError(f"V is sparse and has shape {V.shape}; a sparse V must be one matrix")
+    if V.dtype.kind not in "biuf":
+        raise ValueError(f"V holds {V.dtype} values; it must hold real numbers")
+    _check_shape(V.shape)
+    csr = V.tocsr().astype(_float_type(V.dtype), copy=False)
+    arrays = (csr.data, csr.indices, csr.indptr)
+    if not (csr.has_canonical_format and all(a.flags.writeable for a in arrays)):
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.nnz:
+        _check_entries(torch.from_numpy(csr.data), "V")
+    return Sparse.of(csr, None if device is None else as_device(device))
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) < 2 or 0 in shape:
+        raise ValueError(
+            f"V has shape {shape}; it must be a matrix (or a stack of matrices) "
+            "with at least one row and one column"
+        )
+
+
+def as_factors(W: Any, H: Any, V: Matrix, rank: int) -> Factors:
     """A custom start, which must fit V and the rank."""
     *batch, m, n = V.shape
     pair = []
@@ -126,15 +160,24 @@ def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
 
 def check_mean(mean: torch.Tensor) -> None:
     """V / mean, which is what is factorised, has to be representable."""
-    if not bool((mean.isfinite() & (1 / mean).isfinite()).all()):
+    if not all(0 < 1 / value < math.inf for value in mean.flatten().tolist()):
         raise ValueError(
             f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
             "rescale it, or use float64"
         )
 
 
+def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
+    """The least and the largest entry; not a number where an entry is none."""
+    if tensor.device.type == "cpu":
+        array = tensor.numpy()
+        return float(array.min()), float(array.max())
+    low, high = tensor.aminmax()
+    return float(low), float(high)
+
+
 def _check_entries(tensor: torch.Tensor, name: str) -> None:
-    low, high = (float(x) for x in tensor.aminmax())
+    low, high = _extremes(tensor)
     if not (np.isfinite(low) and np.isfinite(high)):
         bad = int((~tensor.isfinite()).sum())
         raise ValueError(

@@ -6,13 +6,15 @@ import pytest
 import torch
 from hypothesis import given
 
-from factormer.accelerate.base import Accelerated, Always, Descent, Identity
+from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Restarted
 from factormer.factors import Factors
 from factormer.problem import Problem
 from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
 
 PLAIN = {name: s for name, s in SOLVERS.items() if not isinstance(s, Accelerated)}
 each_plain = pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN.keys())
+# Those that drop no momentum when they adopt a point.
+STEADY = {name: s for name, s in PLAIN.items() if not isinstance(s, Restarted)}
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ each_accelerator = pytest.mark.parametrize(
 )
 
 
-@each_plain
+@pytest.mark.parametrize("solver", STEADY.values(), ids=STEADY.keys())
 @pytest.mark.parametrize("safeguard", [Descent(), Always()], ids=repr)
 @law
 @given(case=problems())

@@ -9,6 +9,7 @@ from factormer.factors import Factors
 from tests.laws.cases import (
     SOLVERS,
     assert_close,
+    assume_no_exact_fit,
     each_deterministic_initializer,
     each_solver,
     generator,
@@ -47,6 +48,7 @@ def test_w_half_step_is_the_h_half_step_of_the_transposed_problem(name, case):
 @law
 @given(case=problems(), seed=seeds)
 def test_permuting_rows_and_columns_permutes_the_iterates(solver, case, seed):
+    assume_no_exact_fit(solver, case)
     p, q = permutations(case, seed)
     for x, y in zip(run(solver, case), run(solver, permuted(case, p, q)), strict=True):
         assert_close(y, Factors(x.W[p], x.H[q]))

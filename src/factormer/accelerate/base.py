@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.factors import Factors, where
@@ -80,6 +80,10 @@ class AcceleratedState(NamedTuple):
     memory: Any
     t: int
 
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the point."""
+        return self.inner.sq_error(problem)
+
 
 @dataclass(frozen=True)
 class Accelerated:
@@ -107,3 +111,70 @@ class Accelerated:
 
     def adopt(self, problem: Problem, state: AcceleratedState, x: Factors) -> AcceleratedState:
         return state._replace(factors=x, inner=self.solver.adopt(problem, state.inner, x))
+
+
+@runtime_checkable
+class Adaptive(Accelerator[M], Protocol[M]):
+    """An accelerator that hears what became of its proposals."""
+
+    def judged(self, memory: M, rose: Bool[Tensor, "*b"]) -> M: ...
+
+
+class RestartedState(NamedTuple):
+    """The last point kept and its error; the solver's state, at the proposal it goes on from.
+
+    `plain` says where that proposal is the point itself, and the next iteration the plain solver's.
+    """
+
+    factors: Factors
+    error: Float[Tensor, "*b"]
+    plain: Bool[Tensor, "*b"]
+    inner: Any
+    memory: Any
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the point."""
+        return problem.sq_error(self.factors) if self.error.isinf().any() else self.error
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A solver that begins each iteration at a proposed point, and is judged at its end.
+
+    Where the loss rose over a whole iteration, the point from before is kept and the next iteration
+    begins there: that one is the plain solver's, and taken whatever comes of it. So a proposal
+    costs at most one iteration, and a move that pays only after the solver's answer is not refused.
+    """
+
+    solver: Solver[Any]
+    accelerator: Adaptive[Any]
+
+    def init(self, problem: Problem, x0: Factors) -> RestartedState:
+        return self._at(problem, x0, self.solver.init(problem, x0))
+
+    def step(self, problem: Problem, state: RestartedState) -> RestartedState:
+        inner = self.solver.step(problem, state.inner)
+        error = inner.sq_error(problem)
+        rose = ~(error <= state.error)  # or is no number
+        kept = rose & ~(state.plain & error.isfinite())
+        x = where(kept, state.factors, inner.factors)
+        proposed, memory = self.accelerator.propose(
+            problem, state.memory, before=state.factors, stepped=x
+        )
+        y = where(kept, x, proposed)
+        return RestartedState(
+            x,
+            torch.where(kept, state.error, error),
+            kept,
+            self.solver.adopt(problem, inner, y),
+            self.accelerator.judged(memory, rose),
+        )
+
+    def adopt(self, problem: Problem, state: RestartedState, x: Factors) -> RestartedState:
+        return self._at(problem, x, self.solver.adopt(problem, state.inner, x))
+
+    def _at(self, problem: Problem, x: Factors, inner: Any) -> RestartedState:
+        V = problem.V
+        error = torch.full(V.shape[:-2], torch.inf, dtype=torch.float64, device=V.device)
+        plain = torch.ones_like(error, dtype=torch.bool)
+        return RestartedState(x, error, plain, inner, self.accelerator.init(problem, x))

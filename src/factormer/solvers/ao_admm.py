@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.matrix import Matrix, Normal
+from factormer.matrix import Normal
 from factormer.problem import Problem
+from factormer.solvers.base import Point
 
 
 def admm_nnls(
@@ -64,10 +65,15 @@ def _sq_norm(X: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b 1 1"]:
 
 
 class ADMMState(NamedTuple):
-    """The point, and the scaled dual variables of its two half-steps (zeros in the paper's)."""
+    """The point, the scaled dual variables of its two half-steps, and (VH, HᵀH) if known."""
 
     factors: Factors
     duals: Factors
+    known: Normal | None = None
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the point."""
+        return problem.sq_error(self.factors, self.known)
 
 
 @dataclass(frozen=True)
@@ -81,20 +87,19 @@ class AOADMM:
     rho: float = 1.0
     n_inner: int = 5
 
-    def init(self, problem: Problem, x0: Factors) -> ADMMState:
-        return ADMMState(x0, Factors(torch.zeros_like(x0.W), torch.zeros_like(x0.H)))
+    def init(self, problem: Problem, x0: Factors) -> Point:
+        return Point(x0)
 
-    def step(self, problem: Problem, state: ADMMState) -> ADMMState:
-        W, H = state.factors
-        H = self._half_step(problem.V, W, H)
-        W = self._half_step(problem.V.T, H, W)  # the same code, by eq. 7
-        return ADMMState(Factors(W, H), state.duals)
+    def step(self, problem: Problem, state: Point) -> Point:
+        V, (W, H) = problem.V, state.factors
+        H = self._nnls(V.normal(W), H)
+        known = V.T.normal(H)
+        return Point(Factors(self._nnls(known, W), H), known)  # the same code, by eq. 7
 
-    def adopt(self, problem: Problem, state: ADMMState, x: Factors) -> ADMMState:
-        return ADMMState(x, state.duals)
+    def adopt(self, problem: Problem, state: Point, x: Factors) -> Point:
+        return Point(x)
 
-    def _half_step(self, V: Matrix, W: Tensor, H: Tensor) -> Tensor:
-        normal = V.normal(W)
+    def _nnls(self, normal: Normal, H: Tensor) -> Tensor:
         rho = normal.WtW.new_full(normal.WtW.shape[:-2], self.rho)
         H, _ = admm_nnls(normal, H, torch.zeros_like(H), rho=rho, n_inner=self.n_inner)
         return H
@@ -102,28 +107,29 @@ class AOADMM:
 
 @dataclass(frozen=True)
 class TraceAOADMM:
-    """AO-ADMM as Huang et al. (2016) have it: ρ = tr(WᵀW)/r, so free of scale; duals kept.
+    """AO-ADMM as Huang et al. (2016) have it: ρ = `share`·tr(WᵀW)/r, so free of scale; duals kept.
 
     A half-step ends after `n_inner` sweeps, or once its residuals fall below `tol`.
     """
 
     n_inner: int = 5
     tol: float = 1e-2
+    share: float = 1.0
 
     def init(self, problem: Problem, x0: Factors) -> ADMMState:
         return ADMMState(x0, Factors(torch.zeros_like(x0.W), torch.zeros_like(x0.H)))
 
     def step(self, problem: Problem, state: ADMMState) -> ADMMState:
-        (W, H), (U_W, U_H) = state.factors, state.duals
-        H, U_H = self._half_step(problem.V, W, H, U_H)
-        W, U_W = self._half_step(problem.V.T, H, W, U_W)  # the same code, by eq. 7
-        return ADMMState(Factors(W, H), Factors(U_W, U_H))
+        V, (W, H), (U_W, U_H) = problem.V, state.factors, state.duals
+        H, U_H = self._nnls(V.normal(W), H, U_H)
+        known = V.T.normal(H)
+        W, U_W = self._nnls(known, W, U_W)  # the same code, by eq. 7
+        return ADMMState(Factors(W, H), Factors(U_W, U_H), known)
 
     def adopt(self, problem: Problem, state: ADMMState, x: Factors) -> ADMMState:
         return ADMMState(x, state.duals)
 
-    def _half_step(self, V: Matrix, W: Tensor, H: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
-        normal = V.normal(W)
-        rho = normal.WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    def _nnls(self, normal: Normal, H: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
+        rho = self.share * normal.WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
         rho = torch.where(rho > 0, rho, torch.ones_like(rho))  # W = 0 leaves H where it is
         return admm_nnls(normal, H, U, rho=rho, n_inner=self.n_inner, tol=self.tol)

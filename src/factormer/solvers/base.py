@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
 
 from factormer.factors import Factors
+from factormer.matrix import Normal
 from factormer.problem import Problem
 
 
@@ -15,6 +19,18 @@ class State(Protocol):
 
     @property
     def factors(self) -> Factors: ...
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]: ...
+
+
+class Point(NamedTuple):
+    """The least a solver can carry: a point, and (VH, HᵀH) of it where the last step knew them."""
+
+    factors: Factors
+    known: Normal | None = None
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the point."""
+        return problem.sq_error(self.factors, self.known)
 
 
 S = TypeVar("S", bound=State)
@@ -31,6 +47,18 @@ class Solver(Protocol[S]):
     def init(self, problem: Problem, x0: Factors) -> S: ...
     def step(self, problem: Problem, state: S) -> S: ...
     def adopt(self, problem: Problem, state: S, x: Factors) -> S: ...
+
+
+@runtime_checkable
+class Leaping(Protocol[S]):
+    """A solver that can make several iterations at once, faster than one by one.
+
+    `leap` returns the state after them and ‖W Hᵀ − V‖² after each; none where it cannot.
+    """
+
+    def leap(
+        self, problem: Problem, state: S, n_iter: int
+    ) -> tuple[S, Float[Tensor, " n_iter"]]: ...
 
 
 def iterate(problem: Problem, solver: Solver[Any], x0: Factors) -> Iterator[Any]:

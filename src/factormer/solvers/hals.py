@@ -10,15 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.kernels.sweeps import sweeps as compiled_sweeps
+from factormer.kernels import compiled
+from factormer.kernels.threads import share
 from factormer.matrix import Matrix, Normal, n_rows
 from factormer.problem import Problem
 
-
-def flat(WtW: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b"]:
-    """The curvature at or below which a component counts as zero: rounding, and no direction."""
-    largest = WtW.diagonal(dim1=-2, dim2=-1).amax(dim=-1)
-    return (100 * torch.finfo(WtW.dtype).eps) ** 2 * largest
+# The curvature beside the largest at which a component counts as zero: rounding, no direction.
+FLAT = {dtype: (100 * torch.finfo(dtype).eps) ** 2 for dtype in (torch.float32, torch.float64)}
 
 
 def sweep(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]:
@@ -28,7 +26,8 @@ def sweep(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]
     zero, W_c stays what it was, and H_c comes back as soon as that pays.
     """
     VtW, WtW = normal
-    floor = flat(WtW)[..., None]
+    diagonal = WtW.diagonal(dim1=-2, dim2=-1)
+    floor = FLAT[WtW.dtype] * diagonal.amax(dim=-1, keepdim=True)
     columns = list(H.unbind(dim=-1))
     for c in range(len(columns)):
         descent = VtW[..., c] - (torch.stack(columns, dim=-1) @ WtW[..., :, c, None]).squeeze(-1)
@@ -42,17 +41,26 @@ def sweep(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]
 def hals_nnls(
     normal: Normal, H: Float[Tensor, "*b n r"], *, n_sweeps: Int[Tensor, "*b"]
 ) -> Float[Tensor, "*b n r"]:
-    """Several sweeps: compiled for one matrix on a CPU, in torch for stacks, GPUs and gradients."""
-    kernel = compiled_sweeps() if _is_plain(H) else None
-    if kernel is None:
+    """Several sweeps from the nonnegative part of H.
+
+    Compiled for one matrix on a CPU, in torch for stacks, GPUs and gradients.
+    """
+    loops = compiled() if _is_plain(H) else None
+    if loops is None:
+        H = H.clamp(min=0)
         for done in range(int(n_sweeps.max())):
             H = torch.where((done < n_sweeps)[..., None, None], sweep(normal, H), H)
         return H
-    Ht = H.mT.clone(memory_format=torch.contiguous_format)
-    Ft = normal.VtW.mT.contiguous()
-    G = normal.WtW.contiguous()
-    kernel(G.numpy(), Ft.numpy(), Ht.numpy(), int(n_sweeps), float(flat(G)))
-    return Ht.mT.contiguous()
+    (n, r), count, result = H.shape, int(n_sweeps), torch.empty_like(H)
+    G = normal.WtW.contiguous().numpy()
+    Ft, Xt, out = (F.mT.numpy() for F in (normal.VtW, H, result))
+    kernel, flat = loops.sweeps(G.dtype), FLAT[H.dtype]
+
+    def some(start: int, stop: int) -> None:
+        kernel(G, Ft, Xt, out, count, start, stop, flat, *loops.Scratch.of(r, G.dtype))
+
+    share(some, n, work=n * r * r * count)
+    return result
 
 
 def _is_plain(H: Tensor) -> bool:
@@ -60,17 +68,25 @@ def _is_plain(H: Tensor) -> bool:
 
 
 class HALSState(NamedTuple):
-    """The point alone."""
+    """The point, the sweeps that its half-steps are worth, and (VH, HᵀH) if known."""
 
     factors: Factors
+    sweeps_h: Int[Tensor, "*b"]
+    sweeps_w: Int[Tensor, "*b"]
+    known: Normal | None = None
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the point."""
+        return problem.sq_error(self.factors, self.known)
 
 
 @dataclass(frozen=True)
 class HALS:
     """Accelerated HALS (Gillis & Glineur, 2012): a product with V pays for several sweeps.
 
-    A half-step on n rows makes 1 + ⌊alpha·(1 + (mn + mr)/(nr + n))⌋ sweeps, at most `max_sweeps`:
-    then they cost about alpha times the product they share. alpha = 0 is plain HALS. A descent
+    A half-step on n rows makes 1 + ⌊alpha·(1 + (mn + mr)/(nr + n))⌋ sweeps, at most `max_sweeps`
+    (mn is what a product costs: fewer where V is sparse or compressed): then they cost about alpha
+    times the product they share. alpha = 0 is plain HALS. A descent
     method: no half-step raises the loss.
     """
 
@@ -78,21 +94,25 @@ class HALS:
     max_sweeps: int = 10
 
     def init(self, problem: Problem, x0: Factors) -> HALSState:
-        return HALSState(x0)
+        V, r = problem.V, problem.rank
+        return HALSState(x0, self.n_sweeps(V, r), self.n_sweeps(V.T, r))
 
     def step(self, problem: Problem, state: HALSState) -> HALSState:
-        W, H = state.factors
-        H = self._half_step(problem.V, W, H)
-        W = self._half_step(problem.V.T, H, W)  # the same code, by eq. 7
-        return HALSState(Factors(W, H))
+        V, (W, H) = problem.V, state.factors
+        H = hals_nnls(V.normal(W), H, n_sweeps=state.sweeps_h)
+        known = V.T.normal(H)
+        W = hals_nnls(known, W, n_sweeps=state.sweeps_w)  # the same code, by eq. 7
+        return state._replace(factors=Factors(W, H), known=known)
 
     def adopt(self, problem: Problem, state: HALSState, x: Factors) -> HALSState:
-        return HALSState(x)
+        return state._replace(factors=x, known=None)
 
-    def _half_step(self, V: Matrix, W: Tensor, H: Tensor) -> Tensor:
-        return hals_nnls(V.normal(W), H, n_sweeps=self._n_sweeps(V, W.shape[-1]))
-
-    def _n_sweeps(self, V: Matrix, r: int) -> Int[Tensor, "*b"]:
+    def n_sweeps(self, V: Matrix, r: int) -> Int[Tensor, "*b"]:
+        """Sweeps of an update of H."""
+        if len(V.shape) == 2 and V.rows is None and V.cols is None:
+            (m, n), work = V.shape, float(V.work())  # plain numbers are faster
+            count = 1 + int(self.alpha * (1 + (work + m * r) / (n * r + n))) if self.alpha else 1
+            return torch.tensor(min(count, self.max_sweeps))
         m, n = n_rows(V), n_rows(V.T)
-        extra = (self.alpha * (1 + (m * n + m * r) / (n * r + n))).long()
+        extra = (self.alpha * (1 + (V.work() + m * r) / (n * r + n))).long()
         return (1 + extra).clamp(max=self.max_sweeps) if self.alpha else torch.ones_like(extra)

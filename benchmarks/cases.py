@@ -1,0 +1,109 @@
+"""The matrices that benchmarks run on, each of mean 1, and the error of a factorization of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.datasets import load_digits
+
+EXACT = 1e-3  # of the mean of V; an error below it counts as this: what is left is no one's merit
+_BLOCK = 512  # rows of which the residual is formed at once
+
+
+@dataclass(frozen=True)
+class Case:
+    """A matrix by name, with the rank to factorise it to; it is made when it is loaded."""
+
+    name: str
+    rank: int
+    make: Callable[[], Any]
+
+    def load(self) -> Any:
+        """The matrix in float64, divided by its mean; an array, or CSR where it is sparse."""
+        V = self.make()
+        return V * (1 / V.mean())
+
+
+def exponential(
+    m: int, n: int, r: int, *, seed: int, noise: float = 0.0, density: float = 1.0
+) -> np.ndarray:
+    """W Hᵀ of exponential factors (eq. 18), thinned out to a density, with noise cut off at 0."""
+    rng = np.random.default_rng(seed)
+    W, H = (rng.exponential(r**-0.5, (rows, r)) for rows in (m, n))
+    W, H = (F * (rng.random(F.shape) < density) for F in (W, H))
+    V = W @ H.T
+    return np.maximum(V + noise * rng.standard_normal(V.shape), 0) if noise else V
+
+
+def topics(m: int, n: int, r: int, *, seed: int, words: float) -> scipy.sparse.csr_matrix:
+    """Counts of n words in m documents of so many words each, on mixtures of r topics."""
+    rng = np.random.default_rng(seed)
+    words_of = rng.dirichlet(np.full(n, 0.05), r)  # (r, n)
+    mixture = rng.dirichlet(np.full(r, 0.1), m)  # (m, r)
+    return scipy.sparse.csr_matrix(rng.poisson(words * mixture @ words_of).astype(float))
+
+
+BUILT_IN = (
+    Case("exponential", 10, partial(exponential, 120, 150, 10, seed=2)),
+    Case("noisy", 20, partial(exponential, 1000, 500, 20, seed=3, noise=0.01)),
+    Case(
+        "sparse-factors", 20, partial(exponential, 2000, 1000, 20, seed=4, noise=0.05, density=0.3)
+    ),
+    Case("topics", 10, partial(topics, 3000, 2000, 10, seed=5, words=26)),
+    Case("digits", 16, lambda: load_digits(return_X_y=True)[0]),
+)
+
+
+def on_disk() -> list[Case]:
+    """The *.npz of the folder that FACTORMER_DATA names: an array "V", or scipy's sparse format."""
+    folder = os.environ.get("FACTORMER_DATA")
+    cases = []
+    for path in sorted(Path(folder).expanduser().glob("*.npz")) if folder else ():
+        with np.load(path) as file:
+            names = file.files
+        if "V" in names:
+            cases.append(Case(path.stem, 10, partial(_dense, path)))
+        elif "format" in names:
+            cases.append(Case(path.stem, 10, partial(_sparse, path)))
+    return cases
+
+
+def find(names: list[str] | None) -> list[Case]:
+    """The cases of those names, "name" or "name:rank"; all where none is named."""
+    known = {case.name: case for case in [*BUILT_IN, *on_disk()]}
+    found = []
+    for text in names or known:
+        name, _, rank = text.partition(":")
+        if name not in known:
+            raise SystemExit(f"there is no case {name!r}; choose of {', '.join(known)}")
+        found.append(replace(known[name], rank=int(rank)) if rank else known[name])
+    return found
+
+
+def rmse(V: Any, W: Any, H: Any) -> float:
+    """Root mean square error in float64; infinite where a factor is negative or not finite."""
+    W, H = np.asarray(W, np.float64), np.asarray(H, np.float64)
+    if not all(np.isfinite(F).all() and (F >= 0).all() for F in (W, H)):
+        return float("inf")
+    if scipy.sparse.issparse(V):
+        total = np.vdot(V.data, V.data) - 2 * np.vdot(V @ H, W) + np.vdot(W.T @ W, H.T @ H)
+    else:
+        starts = range(0, len(V), _BLOCK)
+        total = sum(np.square(V[a : a + _BLOCK] - W[a : a + _BLOCK] @ H.T).sum() for a in starts)
+    return float(np.sqrt(max(total, 0) / (V.shape[0] * V.shape[1])))
+
+
+def _dense(path: Path) -> np.ndarray:
+    with np.load(path) as file:
+        return file["V"].astype(np.float64)
+
+
+def _sparse(path: Path) -> Any:
+    return scipy.sparse.csr_matrix(scipy.sparse.load_npz(path), dtype=np.float64)

@@ -1,0 +1,55 @@
+"""Work on many rows shared out over threads.
+
+Torch has its own threads, which go on spinning for a while after each operation and would fight
+with ours for the cores. So within `threads()` torch keeps to one thread, and whatever is large is
+cut by rows and handed to workers, each with a single-threaded torch of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from itertools import pairwise
+
+import torch
+
+_WORTH = 1_000_000  # multiplications that a thread should get, or it is not worth waking
+_width: ContextVar[int] = ContextVar("width", default=1)
+
+
+@contextmanager
+def threads() -> Iterator[None]:
+    """Share work out over as many threads as torch has, and let torch itself use one."""
+    before, width = _width.get(), torch.get_num_threads()
+    if before > 1:  # within another such block
+        yield
+        return
+    token = _width.set(width)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(width)
+        _width.reset(token)
+
+
+def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
+    """Call part(start, stop) for pieces that make up range(n), at the same time where it pays."""
+    width = min(_width.get(), work // _WORTH, n)
+    if width <= 1:
+        part(0, n)
+        return
+    cuts = [n * k // width for k in range(width + 1)]
+    others = [_pool(width, os.getpid()).submit(part, a, b) for a, b in pairwise(cuts[1:])]
+    part(0, cuts[1])
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(width: int, process: int) -> ThreadPoolExecutor:  # a forked process needs its own
+    return ThreadPoolExecutor(width - 1, "factormer", torch.set_num_threads, (1,))

@@ -1,0 +1,18 @@
+"""The data V, the only code that touches its entries: dense, sparse or of low rank."""
+
+from factormer.matrix.base import Matrix, Normal, n_entries, n_rows, zero_padding
+from factormer.matrix.dense import Dense
+from factormer.matrix.lowrank import LowRank, sketch
+from factormer.matrix.sparse import Sparse
+
+__all__ = [
+    "Dense",
+    "LowRank",
+    "Matrix",
+    "Normal",
+    "Sparse",
+    "n_entries",
+    "n_rows",
+    "sketch",
+    "zero_padding",
+]

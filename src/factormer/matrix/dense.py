@@ -1,0 +1,127 @@
+"""Dense data: one matrix, or a stack of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from factormer.factors import Factors
+from factormer.kernels.threads import share
+from factormer.matrix.base import Normal, inner, n_entries
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A dense matrix, or a stack of equal (or equally padded) shape."""
+
+    entries: Float[Tensor, "*b m n"]
+    rows: Bool[Tensor, "*b m"] | None = None
+    cols: Bool[Tensor, "*b n"] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.entries.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.entries.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.entries.device
+
+    def sq_norm(self) -> Float[Tensor, "*b"]:
+        """‖V‖² in float64."""
+        return self._sq_norm
+
+    @cached_property
+    def _sq_norm(self) -> Float[Tensor, "*b"]:
+        if self.entries.dim() == 2 and self.entries.numel() <= 2**20:
+            return inner(self.entries, self.entries)
+        if self.entries.dim() > 2:
+            return self.entries.double().square().sum(dim=(-2, -1))
+        blocks = self.blocks(max(1, 2**20 // self.shape[-1]))
+        return torch.stack([V.double().square().sum() for _, V in blocks]).sum()
+
+    def work(self) -> float | Float[Tensor, "*b"]:
+        """The multiplications that a product with one column takes."""
+        plain = self.entries.dim() == 2 and self.rows is None and self.cols is None
+        return float(self.entries.numel()) if plain else n_entries(self)
+
+    @property
+    def T(self) -> Dense:
+        return self._transposed
+
+    @cached_property
+    def _transposed(self) -> Dense:
+        return Dense(self.entries.mT, self.cols, self.rows)
+
+    @cached_property
+    def chain(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """Arrays, by rows and in float64, that Wᵀ and Hᵀ are multiplied with in turn."""
+        return (row_major(self.entries),), (row_major(self.entries.mT),)
+
+    def __matmul__(self, X: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b m k"]:
+        return product(self.entries, X)
+
+    def normal(self, W: Float[Tensor, "*b m r"]) -> Normal:
+        """Return (VᵀW, WᵀW)."""
+        return Normal(product(self.entries.mT, W), W.mT @ W)
+
+    def sq_error(self, x: Factors) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖², from the residual itself: the Gram expansion has no digit near a fit."""
+        if torch.is_grad_enabled() or self.entries.dim() > 2:
+            return (x.W @ x.H.mT - self.entries).square().sum(dim=(-2, -1))
+        if self.entries.numel() <= 2**16:
+            residual = torch.addmm(self.entries, x.W, x.H.mT, beta=-1).view(-1)
+            return residual.dot(residual)
+        blocks = self.blocks(max(1, 2**22 // self.shape[-1]))  # at most 4M residuals at a time
+        errors = (torch.addmm(V, x.W[k], x.H.mT, beta=-1).square_().sum() for k, V in blocks)
+        return torch.stack(list(errors)).sum()
+
+    def total(self) -> Float[Tensor, "*b"]:
+        """The sum of all entries."""
+        return self.entries.sum(dim=(-2, -1))
+
+    def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
+        """The matrix c·V."""
+        return Dense(self.entries * c[..., None, None], self.rows, self.cols)
+
+    def to(self, dtype: torch.dtype) -> Dense:
+        """The matrix in another precision."""
+        return Dense(self.entries.to(dtype), self.rows, self.cols)
+
+    def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]:
+        """Yield the rows in dense blocks of at most `size` (None: all at once)."""
+        m = self.shape[-2]
+        for start in range(0, m, size or m):
+            rows = slice(start, min(start + (size or m), m))
+            yield rows, self.entries[..., rows, :]
+
+
+def row_major(A: Float[Tensor, "m n"]) -> np.ndarray:
+    """The matrix by rows and in float64, as compiled loops take it."""
+    return np.ascontiguousarray(A.numpy(), np.float64)
+
+
+def product(A: Float[Tensor, "*b m n"], X: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b m k"]:
+    """A @ X; for one thin X on a CPU in the memory order that is fastest, over several threads.
+
+    Where A is stored by columns, Xᵀ Aᵀ is what reads it in order.
+    """
+    if A.dim() > 2 or A.device.type != "cpu" or torch.is_grad_enabled():
+        return A @ X
+    work = A.numel() * X.shape[1]
+    if A.stride(0) == 1 and A.stride(1) > 1:
+        At, Xt, out = A.mT, X.mT.contiguous(), A.new_empty(X.shape[1], A.shape[0])
+        share(lambda a, b: torch.mm(Xt, At[:, a:b], out=out[:, a:b]), A.shape[0], work=work)
+        return out.mT
+    X, out = X.contiguous(), A.new_empty(A.shape[0], X.shape[1])
+    share(lambda a, b: torch.mm(A[a:b], X, out=out[a:b]), A.shape[0], work=work)
+    return out

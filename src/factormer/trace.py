@@ -1,0 +1,98 @@
+"""The history of a run, iteration by iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Row(NamedTuple):
+    """One iteration in a trace; for a stack of problems the error is one number each."""
+
+    iteration: int
+    seconds: float
+    rmse: Float[Tensor, "*b"]
+
+
+class Trace:
+    """The history of a run, a row an iteration, iteration 0 being the start.
+
+    Errors are those on `unit`·V. A solver that makes many iterations at once adds them as one
+    bunch, whose rows are made when they are asked for.
+    """
+
+    def __init__(self, rows: Iterable[Row] = (), unit: Float[Tensor, "*b"] | float = 1.0) -> None:
+        self._rows, self.unit = list(rows), unit
+        self._bunch: tuple[Tensor, float] | None = None  # errors, and the seconds they took
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows, one for each iteration."""
+        if self._bunch is not None:
+            (errors, seconds), self._bunch = self._bunch, None
+            t, before, pace = *self._last_known(), seconds / len(errors)
+            for k, error in enumerate(errors.unbind(), 1):
+                self._rows.append(Row(t + k, before + pace * k, error))
+        return self._rows
+
+    @property
+    def last(self) -> Row:
+        """The latest row."""
+        t, seconds = self._last_known()
+        if self._bunch is None:
+            return self._rows[-1]
+        return Row(t + len(self._bunch[0]), seconds + self._bunch[1], self._bunch[0][-1])
+
+    def _last_known(self) -> tuple[int, float]:
+        return self._rows[-1][:2] if self._rows else (-1, 0.0)
+
+    @property
+    def iteration(self) -> np.ndarray:
+        """Iterations, 0 … T."""
+        return np.array([row.iteration for row in self.rows])
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Seconds of the solver up to each iteration, with what the start took."""
+        return np.array([row.seconds for row in self.rows])
+
+    @property
+    def rmse(self) -> np.ndarray:
+        """Root mean square error (eq. 23), (T + 1,) or (T + 1, *b) for a stack."""
+        return (self.unit * torch.stack([row.rmse for row in self.rows])).cpu().numpy()
+
+    def extend(self, rmse: Float[Tensor, "k *b"], seconds: float) -> None:
+        """Add a row for each error, one at least, the time having passed evenly."""
+        _ = self.rows  # so that there is but one bunch
+        self._bunch = (rmse, seconds)
+
+    def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
+        """The trace of the same run on c·V."""
+        scaled = Trace(self._rows, c * self.unit)
+        scaled._bunch = self._bunch
+        return scaled
+
+    def __len__(self) -> int:
+        return len(self._rows) + (0 if self._bunch is None else len(self._bunch[0]))
+
+    def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
+        """Draw error against "iteration" or "seconds" on matplotlib axes, which are returned."""
+        if x not in ("iteration", "seconds"):
+            raise ValueError(f"x is {x!r}; choose 'iteration' or 'seconds'")
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError(
+                    "plotting needs matplotlib: pip install 'factormer[plot]'"
+                ) from error
+            ax = plt.gca()
+        ax.semilogy(getattr(self, x), self.rmse, label=label)
+        ax.set_xlabel(x)
+        ax.set_ylabel("RMSE")
+        return ax

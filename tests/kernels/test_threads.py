@@ -1,0 +1,91 @@
+"""Work shared over threads is done exactly once, errors come out, and torch gets its own back."""
+
+from threading import Lock, get_ident
+
+import pytest
+import torch
+
+from factormer.kernels.threads import share, threads
+
+MUCH = 10**12  # worth as many threads as there are
+
+
+class Recorder:
+    """Notes the pieces that it is called with, and by how many threads."""
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+        self.callers: set[int] = set()
+        self.widths: set[int] = set()
+        self._lock = Lock()
+
+    def __call__(self, start: int, stop: int) -> None:
+        with self._lock:
+            self.done += range(start, stop)
+            self.callers.add(get_ident())
+            self.widths.add(torch.get_num_threads())
+
+
+@pytest.fixture
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 17, 1000])
+@pytest.mark.parametrize("work", [0, 2_500_000, MUCH])
+def test_pieces_cover_the_range_exactly_once(n, work, four_threads):
+    outside, inside = Recorder(), Recorder()
+    share(outside, n, work=work)
+    with threads():
+        share(inside, n, work=work)
+    assert sorted(inside.done) == sorted(outside.done) == list(range(n))
+
+
+def test_work_is_shared_only_within_the_block_and_where_it_pays(four_threads):
+    outside, little, much = Recorder(), Recorder(), Recorder()
+    share(outside, 100, work=MUCH)
+    with threads():
+        share(little, 100, work=10)
+        share(much, 100, work=MUCH)
+    assert outside.callers == little.callers == {get_ident()}
+    assert get_ident() in much.callers
+    assert len(much.callers) > 1
+
+
+def test_every_thread_has_a_torch_of_one_thread(four_threads):
+    recorder = Recorder()
+    with threads():
+        for _ in range(20):
+            share(recorder, 100, work=MUCH)
+    assert recorder.widths == {1}
+
+
+@pytest.mark.parametrize("bad", [0, 99], ids=["own piece", "other piece"])
+def test_exceptions_come_out(bad, four_threads):
+    def part(start: int, stop: int) -> None:
+        if bad in range(start, stop):
+            raise ZeroDivisionError
+
+    with threads(), pytest.raises(ZeroDivisionError):
+        share(part, 100, work=MUCH)
+
+
+def test_torch_gets_its_threads_back(four_threads):
+    with threads():
+        assert torch.get_num_threads() == 1
+        with threads():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 4
+
+
+def test_torch_gets_its_threads_back_after_an_exception(four_threads):
+    with pytest.raises(ZeroDivisionError), threads(), threads():
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 4
+    after = Recorder()
+    share(after, 100, work=MUCH)
+    assert after.callers == {get_ident()}
