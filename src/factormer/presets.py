@@ -107,7 +107,7 @@ def compressed(
     """
     V, p = problem.V, problem.rank + OVERSAMPLING
     n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
-    if not isinstance(V, Dense) or len(V.shape) != 2 or n_iter < 1:
+    if not isinstance(V, Dense) or len(V.shape) != 2:
         return None
     m, n = V.shape
     if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:

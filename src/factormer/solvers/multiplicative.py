@@ -33,7 +33,7 @@ class Multiplicative:
         return Point(x0)
 
     def step(self, problem: Problem, state: Point) -> Point:
-        V, (W, H) = problem.V, state.factors
+        V, (W, H) = problem.V, (F.clamp(min=0) for F in state.factors)
         H = multiply(V.normal(W), H)
         known = V.T.normal(H)
         return Point(Factors(multiply(known, W), H), known)  # the same code, by eq. 7
