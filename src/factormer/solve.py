@@ -260,7 +260,7 @@ def solve_in_stages(
         if over or stage is last or result.n_iter >= last.max_iter:
             break
     else:
-        raise ValueError("there is no stage")
+        raise AssertionError("the last stage always breaks")
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
     error = result.error if stage.exact else (last.sq_error(x) / n_entries(last.V)).sqrt()

@@ -45,9 +45,11 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
         return
     cuts = [n * k // width for k in range(width + 1)]
     others = [_pool(width, os.getpid()).submit(part, a, b) for a, b in pairwise(cuts[1:])]
-    part(0, cuts[1])
-    for other in others:
-        other.result()
+    try:
+        part(0, cuts[1])
+    finally:  # whatever comes of it, nobody writes into the arrays after this
+        for other in others:
+            other.result()
 
 
 @cache
