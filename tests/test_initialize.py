@@ -13,11 +13,13 @@ from factormer.initialize import (
     NNDSVD,
     Given,
     Initializer,
+    Merged,
     Random,
     Rotated,
     complete,
     gram_svd,
     lowrank_svd,
+    merge,
     nndsvd,
     rotation,
     truncated_svd,
@@ -94,6 +96,19 @@ def test_triplets_of_a_factored_matrix_are_those_of_its_product(shape, rng):
 def test_rotation_is_orthogonal(batch, n_steps, rng):
     R = rotation(draw(rng, *batch, 20, 4) - 0.5, rng, n_steps=n_steps)
     torch.testing.assert_close(R.mT @ R, torch.eye(4, dtype=R.dtype).expand_as(R.mT @ R))
+
+
+def test_the_best_of_several_rotations_goes_on(rng):
+    X = draw(rng, 40, 6) - 0.3
+    few, many = ([negative(X, seed, n_tries=n_tries) for seed in range(12)] for n_tries in (1, 6))
+    assert np.mean(many) < np.mean(few)
+
+
+def negative(X: Tensor, seed: int, *, n_tries: int) -> float:
+    """What a rotation leaves below zero."""
+    rng = torch.Generator().manual_seed(seed)
+    R = rotation(X, rng, n_steps=12, n_tries=n_tries)
+    return float((X @ R).clamp(max=0).square().sum())
 
 
 def test_rotation_finds_the_nonnegative_orthant_again(rng):
@@ -194,7 +209,9 @@ def test_nndsvd_draws_nothing_while_the_rank_is_within_bounds(rng):
 # Hard cases
 
 
-@pytest.mark.parametrize("start", [Random(), NNDSVD(), NNDSVD(fill=1.0), Rotated()], ids=repr)
+@pytest.mark.parametrize(
+    "start", [Random(), NNDSVD(), NNDSVD(fill=1.0), Rotated(), Merged()], ids=repr
+)
 @pytest.mark.parametrize(
     ("m", "n", "rank"), [(3, 5, 7), (1, 6, 2), (6, 1, 1), (1, 1, 1), (1, 1, 3)], ids=str
 )
@@ -206,7 +223,9 @@ def test_start_is_feasible_where_the_rank_exceeds_the_sizes(start, m, n, rank, r
     assert all((F >= 0).all() and F.isfinite().all() for F in x)
 
 
-@pytest.mark.parametrize("start", [Random(), NNDSVD(), NNDSVD(fill=1.0), Rotated()], ids=repr)
+@pytest.mark.parametrize(
+    "start", [Random(), NNDSVD(), NNDSVD(fill=1.0), Rotated(), Merged()], ids=repr
+)
 @pytest.mark.parametrize("rank", [2, 6])
 def test_start_at_a_matrix_of_zeros_fits_it(start, rank, rng):
     problem = Problem(Dense(torch.zeros(4, 5)), rank)
@@ -264,6 +283,8 @@ def blank_case(V: Tensor, rank: int = 3) -> Case:
         (NNDSVD(), 3),
         (NNDSVD(), 9),
         (NNDSVD(fill=1.0), 3),
+        (Merged(), 3),
+        (Merged(), 9),
         (Rotated(), 3),
         (Rotated(), 9),
     ],
@@ -299,3 +320,49 @@ def test_random_start_depends_on_the_generator_alone(rng):
 def test_given_start_is_what_was_given(rng):
     x0 = Factors(draw(rng, 9, 3), draw(rng, 6, 3))
     assert Given(x0)(Problem(Dense(draw(rng, 9, 6)), 3), rng) is x0
+
+
+# Merged components
+
+
+def test_a_component_in_pieces_is_put_together_again(rng):
+    W, H = draw(rng, 9, 3), draw(rng, 7, 3)
+    pieces = Factors(torch.cat([0.3 * W, 1.4 * W], dim=-1), torch.cat([H, 0.5 * H], dim=-1))
+    whole = merge(pieces, 3)
+    torch.testing.assert_close(whole.W @ whole.H.mT, pieces.W @ pieces.H.mT)
+
+
+def test_the_nearest_pair_is_that_of_least_second_singular_value(rng):
+    x = Factors(draw(rng, 9, 5), draw(rng, 7, 5))
+    kept = merge(x, 4)
+    second = {
+        (i, j): torch.linalg.svdvals(x.W[:, [i, j]] @ x.H[:, [i, j]].mT)[1].item()
+        for i in range(5)
+        for j in range(i + 1, 5)
+    }
+    i, j = min(second, key=second.__getitem__)
+    alone = [c for c in range(5) if c not in (i, j)]
+    products = {c: torch.outer(x.W[:, c], x.H[:, c]) for c in alone}
+    after = [torch.outer(w, h) for w, h in zip(kept.W.mT, kept.H.mT, strict=True)]
+    for product in products.values():
+        assert min((product - other).norm() for other in after) < 1e-9
+
+
+def test_merged_components_fit_about_as_well_as_before(rng):
+    problem = Problem(Dense(draw(rng, 30, 4) @ draw(rng, 4, 20)), 4)
+    assert problem.rmse(Merged()(problem, rng)) < 0.5 * problem.rmse(Random()(problem, rng))
+
+
+def test_merging_takes_components_of_zeros_first(rng):
+    x = Factors(draw(rng, 9, 4), draw(rng, 7, 4))
+    x.W[:, 2] = 0
+    kept = merge(x, 3)
+    torch.testing.assert_close(kept.W @ kept.H.mT, x.W @ x.H.mT)
+
+
+def test_a_stack_is_merged_like_its_members(rng):
+    x = Factors(draw(rng, 3, 9, 6), draw(rng, 3, 7, 6))
+    stack = merge(x, 4)
+    for k in range(3):
+        alone = merge(Factors(x.W[k], x.H[k]), 4)
+        torch.testing.assert_close((stack.W[k], stack.H[k]), (alone.W, alone.H))

@@ -22,21 +22,21 @@ RANKS = {
     "problem": 2,
     "validate": 2,
     "datasets": 2,
-    "initialize": 3,
     "solvers": 3,
     "nn": 3,
     "graphs": 3,
-    "accelerate": 4,
-    "solve": 5,
-    "train": 6,
-    "presets": 6,
-    "plot": 6,
-    "engine": 7,
-    "estimator": 8,
-    "demo": 8,
-    "__init__": 9,  # the public names
-    "reproduce": 10,
-    "cli": 11,
+    "initialize": 4,
+    "accelerate": 5,
+    "solve": 6,
+    "train": 7,
+    "presets": 7,
+    "plot": 7,
+    "engine": 8,
+    "estimator": 9,
+    "demo": 9,
+    "__init__": 10,  # the public names
+    "reproduce": 11,
+    "cli": 12,
 }
 
 

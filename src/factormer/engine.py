@@ -65,9 +65,10 @@ def factorize(
     rank : int
         Number of components r.
     init : str
-        "auto", "random", "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant),
-        "init-r10" or "init-r10-paper" (learned, rank 10), the path of a network of your own, or
-        "custom" with `W` and `H`.
+        "auto", "random", "merged" (more components of chance than wanted, merged in pairs),
+        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "init-r10" or
+        "init-r10-paper" (learned, rank 10), the path of a network of your own, or "custom" with `W`
+        and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
@@ -131,7 +132,7 @@ def factorize(
             engine,
             start(stages[0].problem, rng),
             started=started,
-            stride=10 if tol or time_limit else 50,
+            stride=10 if tol or time_limit else 500,
             callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
         )
     return Result(

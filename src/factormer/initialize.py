@@ -1,10 +1,12 @@
-"""Starting points: random, and NNDSVD from a truncated singular value decomposition."""
+"""Starting points: of chance, merged, and from a truncated singular value decomposition."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -12,8 +14,10 @@ from torch import Tensor
 from factormer.factors import Factors
 from factormer.matrix import LowRank, Matrix, sketch, zero_padding
 from factormer.problem import Problem
+from factormer.solvers.hals import HALS
 
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
+_FEW_ROWS = 1024  # of X, that tell one rotation of chance from another
 _EXACT = 200  # sides up to which all singular vectors are cheap
 
 
@@ -44,6 +48,75 @@ class Given:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         return self.x0
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Another start with more components than wanted, iterated a little, and merged in pairs.
+
+    Components compete before they are few: that costs about what it saves in iterations to come,
+    and they end nearer to the optimum. Nothing is decomposed, so it suits sparse data.
+    """
+
+    base: Initializer = field(default_factory=Random)
+    surplus: float = 0.5  # components beyond the rank, as a share of it
+    n_iter: int = 2
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        wider = Problem(problem.V, problem.rank + math.ceil(self.surplus * problem.rank))
+        solver = HALS(alpha=0.0)
+        state = solver.init(wider, self.base(wider, rng))
+        for _ in range(self.n_iter):
+            state = solver.step(wider, state)
+        return merge(state.factors, problem.rank)
+
+
+def merge(x: Factors, rank: int) -> Factors:
+    """Merge the components of x, two at a time, until there are `rank`.
+
+    Of all pairs, the one whose w₁h₁ᵀ + w₂h₂ᵀ is nearest to a matrix of rank 1 comes first: that is
+    the pair of least second singular value, which the Gram matrices of W and H tell. It becomes
+    w₁ + w₂ and the mean of h₁ and h₂ by their length, where each wᵢ is as long as its hᵢ.
+    """
+    *batch, _, k = x.W.shape
+    grams = ((F.mT @ F).double().cpu().view(-1, k, k).numpy() for F in x)
+    mixed = [_merging(A, B, rank) for A, B in zip(*grams, strict=True)]
+    P, Q = (
+        torch.from_numpy(np.stack(M)).to(x.W).view(*batch, k, rank)
+        for M in zip(*mixed, strict=True)
+    )
+    return Factors(x.W @ P, x.H @ Q)
+
+
+def _merging(A: np.ndarray, B: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k × rank matrices that merge the columns of W and H, from A = WᵀW and B = HᵀH."""
+    a, b = A.diagonal(), B.diagonal()
+    alive = (a > 0) & (b > 0)
+    balance = np.where(alive, b, 1) / np.where(alive, a, 1)
+    P, Q = np.diag(balance**0.25), np.diag(balance**-0.25)
+    A, B = P @ A @ P, Q @ B @ Q
+    while len(A) > rank:
+        first, other = _nearest_pair(A, B)
+        s, t = ((A[c, c] * B[c, c]) ** 0.25 for c in (first, other))  # the lengths of w and h
+        share = t / (s + t) if s + t > 0 else 0.5
+        mix_W = np.delete(np.eye(len(A)), other, axis=1)
+        mix_H = mix_W.copy()
+        mix_W[other, first], mix_H[other, first], mix_H[first, first] = 1, share, 1 - share
+        A, B = mix_W.T @ A @ mix_W, mix_H.T @ B @ mix_H
+        P, Q = P @ mix_W, Q @ mix_H
+    return P, Q
+
+
+def _nearest_pair(A: np.ndarray, B: np.ndarray) -> tuple[int, int]:
+    """The pair of components, the first before the other, of least second singular value."""
+    a, b = A.diagonal(), B.diagonal()
+    trace = np.add.outer(a * b, a * b) + 2 * A * B  # sum of both squared singular values
+    area = (np.outer(a, a) - A * A) * (np.outer(b, b) - B * B)  # their product
+    root = np.sqrt(np.maximum(trace * trace - 4 * area, 0))
+    second = area / np.maximum(trace + root, np.finfo(float).tiny)
+    second[np.tril_indices(len(A))] = np.inf
+    first, other = divmod(int(second.argmin()), len(A))
+    return first, other
 
 
 @dataclass(frozen=True)
@@ -102,16 +175,30 @@ class Rotated:
 
 
 def rotation(
-    X: Float[Tensor, "*b k r"], rng: torch.Generator, *, n_steps: int, relax: float = 3.0
+    X: Float[Tensor, "*b k r"], rng: torch.Generator, *, n_steps: int, n_tries: int = 4
 ) -> Float[Tensor, "*b r r"]:
     """An orthogonal R that makes X R nearly nonnegative: min ‖X R − P‖ over R and P ≥ 0.
 
-    By alternating projections, from a rotation of chance: of X R onto the orthant, and of that onto
-    the rotations of X (Procrustes). The first overshoots by the factor `relax`, which takes several
-    times fewer steps than 1.
+    By alternating projections from rotations of chance. They end in different places: so several
+    go a third of the way on some of the rows, and the best of them goes on, on all.
     """
     r = X.shape[-1]
-    R = torch.linalg.qr(torch.randn(r, r, generator=rng, dtype=X.dtype)).Q.to(X.device)
+    chance = torch.randn(n_tries, *X.shape[:-2], r, r, generator=rng, dtype=X.dtype).to(X.device)
+    some = X[..., :_FEW_ROWS, :]
+    R = _turned(some, torch.linalg.qr(chance).Q, n_steps // 3)
+    negative = (some @ R).clamp(max=0).square().sum(dim=(-2, -1))  # (n_tries, *b)
+    best = negative.argmin(dim=0)[None, ..., None, None].expand(1, *R.shape[1:])
+    return _turned(X, R.gather(0, best)[0], n_steps - n_steps // 3)
+
+
+def _turned(
+    X: Float[Tensor, "*b k r"], R: Float[Tensor, "*t r r"], n_steps: int, relax: float = 3.0
+) -> Float[Tensor, "*t r r"]:
+    """R after so many projections of X R onto the orthant, and of that onto the rotations of X.
+
+    The first overshoots by the factor `relax`, which takes several times fewer steps than 1; the
+    second is Procrustes'.
+    """
     for _ in range(n_steps):
         Y = X @ R
         A, _, Bt = torch.linalg.svd(X.mT @ torch.sub(Y, Y.clamp(max=0), alpha=relax))

@@ -13,7 +13,7 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
-from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Random, Rotated
+from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
 from factormer.nn import zoo
 from factormer.nn.refining import Network
@@ -36,6 +36,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "nndsvd": NNDSVD,
     "nndsvda": lambda: NNDSVD(fill=1.0),
     "rotated": Rotated,
+    "merged": Merged,
 }
 _LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
 _PAYS = 2.0  # times fewer multiplications that a compressed iteration must take
@@ -48,9 +49,9 @@ def initializer(
 ) -> Initializer:
     """The start of that name.
 
-    "auto" is "rotated" for one dense matrix of some size, and "nndsvd" for a stack of them; it is
-    "random" where a singular value decomposition would cost more than it saves, that is for small
-    and for sparse matrices, and where the rank exceeds min(m, n) (docs/engine.md).
+    "auto" is "rotated" for one dense matrix of some size, and "nndsvd" for a stack of them. Where a
+    singular value decomposition would cost more than it saves it is "merged" for sparse matrices,
+    and "random" for small ones and where the rank exceeds min(m, n) (docs/engine.md).
     """
     name = _as_name("init", name)
     if (name == "custom") != (custom is not None):
@@ -69,8 +70,10 @@ def initializer(
 
 def _auto_start(V: Matrix, rank: int) -> str:
     *batch, m, n = V.shape
-    if rank > min(m, n) or isinstance(V, Sparse):
+    if rank > min(m, n):
         return "random"
+    if isinstance(V, Sparse):
+        return "merged"
     if batch:
         return "nndsvd"
     return "rotated" if isinstance(V, LowRank) or m * n > _LARGE else "random"

@@ -190,13 +190,17 @@ def solve(
             while True:
                 if errors is not None:
                     rmse = (errors / size).sqrt()
-                    if len(trace) and not bool(rmse[-1].isfinite().any()):
+                    last = rmse[-1]
+                    improved = last < best_rmse
+                    if bool(improved.all()):  # the usual case, and the fastest
+                        best, best_rmse = state.factors, last
+                    elif len(trace) and not bool(last.isfinite().any()):
                         status = Status.NONFINITE
                         break
+                    else:
+                        best = where(improved, state.factors, best)
+                        best_rmse = torch.where(improved, last, best_rmse)
                     trace.extend(rmse, _now(problem) - tick)
-                    improved = rmse[-1] < best_rmse
-                    best = where(improved, state.factors, best)
-                    best_rmse = torch.where(improved, rmse[-1], best_rmse)
                     if callback is not None:
                         callback(trace.last)
                     if verdict := stop(problem, state.factors, trace):

@@ -19,7 +19,7 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
-from factormer.initialize import NNDSVD, Initializer, Random, Rotated
+from factormer.initialize import NNDSVD, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense
 from factormer.nn.refining import Network
 from factormer.problem import Problem
@@ -81,13 +81,16 @@ INITIALIZERS: dict[str, Initializer] = {
     "NNDSVD": NNDSVD(),
     "NNDSVDa": NNDSVD(fill=1.0),
     "Rotated": Rotated(),
+    "Merged": Merged(),
     "Learned": LearnedInit(network("paper", 1)),
     "Learned-Always": LearnedInit(network("paper", 1), safeguard=Always()),
     "Refining": LearnedInit(network("refining", 1)),
 }
 # Those that draw no random numbers as long as the rank is at most min(m, n).
 DETERMINISTIC = {
-    name: start for name, start in INITIALIZERS.items() if name not in ("Random", "Rotated")
+    name: start
+    for name, start in INITIALIZERS.items()
+    if name not in ("Random", "Rotated", "Merged")
 }
 
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
