@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 import torch
 from torch import Tensor
 
@@ -149,6 +148,8 @@ def coefficients(V: Any, H: Any) -> Tensor:
 
     Row by row by an active-set method (Lawson & Hanson, 1974), on the triangular factor of H.
     """
+    from scipy.optimize import nnls  # a fifth of the time of all other imports
+
     matrix = as_matrix(V)
     columns = as_tensor(H, name="H", device=None).double()
     sizes = columns.norm(dim=0)
@@ -156,7 +157,7 @@ def coefficients(V: Any, H: Any) -> Tensor:
     problem, mean = Problem(matrix.to(torch.float64), 1).normalized()
     Q, R = torch.linalg.qr(columns / sizes)  # (n, k), (k, r)
     targets = (problem.V @ Q).numpy()  # (m, k)
-    rows = [scipy.optimize.nnls(R.numpy(), target)[0] for target in targets]
+    rows = [nnls(R.numpy(), target)[0] for target in targets]
     return (torch.from_numpy(np.stack(rows)) / sizes * mean).to(matrix.dtype)
 
 
