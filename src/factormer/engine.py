@@ -117,7 +117,7 @@ def factorize(
             single = presets.in_single_precision(problem)
             if single is not None:
                 stages.insert(0, Stage(single, max_iter, any_of(*rules, Rounding())))
-            coarse = presets.compressed(problem, rng, max_iter=max_iter)
+            coarse = presets.compressed(problem, rng, max_iter=max_iter, read=single)
             if coarse is not None:
                 stages.insert(0, Stage(*coarse, any_of(*rules, Stalled()), exact=False))
         start = presets.initializer(

@@ -17,7 +17,7 @@ from factormer.problem import Problem
 from factormer.solvers.hals import HALS
 
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
-_FEW_ROWS = 1024  # of X, that tell one rotation of chance from another
+_FEW_ROWS = 512  # of X, that tell one rotation of chance from another
 _EXACT = 200  # sides up to which all singular vectors are cheap
 
 
@@ -180,15 +180,18 @@ def rotation(
     """An orthogonal R that makes X R nearly nonnegative: min ‖X R − P‖ over R and P ≥ 0.
 
     By alternating projections from rotations of chance. They end in different places: so several
-    go a third of the way on some of the rows, and the best of them goes on, on all.
+    go a third of the way on some of the rows, and the best of them goes on, on all. In float32,
+    which is faster and good enough, but for a last step that makes R orthogonal to all digits.
     """
-    r = X.shape[-1]
-    chance = torch.randn(n_tries, *X.shape[:-2], r, r, generator=rng, dtype=X.dtype).to(X.device)
+    r, given = X.shape[-1], X.dtype
+    X = X.float()
+    chance = torch.randn(n_tries, *X.shape[:-2], r, r, generator=rng).to(X.device)
     some = X[..., :_FEW_ROWS, :]
     R = _turned(some, torch.linalg.qr(chance).Q, n_steps // 3)
     negative = (some @ R).clamp(max=0).square().sum(dim=(-2, -1))  # (n_tries, *b)
     best = negative.argmin(dim=0)[None, ..., None, None].expand(1, *R.shape[1:])
-    return _turned(X, R.gather(0, best)[0], n_steps - n_steps // 3)
+    R = _turned(X, R.gather(0, best)[0], n_steps - n_steps // 3).to(given)
+    return 1.5 * R - 0.5 * R @ (R.mT @ R)
 
 
 def _turned(

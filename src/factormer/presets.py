@@ -101,12 +101,13 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
 
 
 def compressed(
-    problem: Problem, rng: torch.Generator, *, max_iter: int
+    problem: Problem, rng: torch.Generator, *, max_iter: int, read: Problem | None = None
 ) -> tuple[Problem, int] | None:
     """A sketch of the problem to begin with, and for how many iterations; None where V is best.
 
     For one dense matrix on which an iteration costs several times one on a sketch of a rank a
-    little above the problem's, and which is large enough (docs/engine.md).
+    little above the problem's, and which is large enough (docs/engine.md). V may be `read` in a
+    lower precision; the sketch is in its own.
     """
     V, p = problem.V, problem.rank + OVERSAMPLING
     n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
@@ -115,7 +116,7 @@ def compressed(
     m, n = V.shape
     if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:
         return None
-    return Problem(sketch(V, p, rng), problem.rank), n_iter
+    return Problem(sketch((read or problem).V, p, rng).to(V.dtype), problem.rank), n_iter
 
 
 def in_single_precision(problem: Problem) -> Problem | None:

@@ -172,9 +172,9 @@ def solve(
     The best point seen is what is returned, so a solver that is not a descent method, or one that
     is interrupted (Ctrl-C) or overflows, loses nothing. `started` is a reading of
     `time.perf_counter()` from before the start was made, so that its cost is in the trace. With the
-    trace of an `earlier` run that ended at x0, the iterations are counted on from there. A solver
-    that can make many iterations at once is asked for up to `stride` of them between looks at
-    `stop`, and for one where there is a `callback`.
+    trace of an `earlier` run that ended at x0, the iterations are counted on from there, and the
+    error is infinite where none was made. A solver that can make many iterations at once is asked
+    for up to `stride` of them between looks at `stop`, and for one where there is a `callback`.
     """
     stop = stop or Stationary()
     trace = Trace() if earlier is None else Trace(earlier.rows)
@@ -216,7 +216,7 @@ def solve(
         if not len(trace):
             raise  # there is nothing yet to keep
         status = Status.INTERRUPTED
-    if best is x0 and bool(best_rmse.isinf().all()):  # no iteration was left, or none was ended
+    if best is x0 and earlier is None and bool(best_rmse.isinf().all()):  # no iteration was ended
         best_rmse = (problem.sq_error(x0) / size).sqrt()
     return Result(best, status, trace, best_rmse)
 
@@ -267,7 +267,9 @@ def solve_in_stages(
         raise AssertionError("the last stage always breaks")
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
-    error = result.error if stage.exact else (last.sq_error(x) / n_entries(last.V)).sqrt()
+    error = result.error
+    if not stage.exact or bool(error.isinf().any()):
+        error = (last.sq_error(x) / n_entries(last.V)).sqrt()
     return replace(result, factors=x, error=error)
 
 

@@ -169,9 +169,6 @@ def check_mean(mean: torch.Tensor) -> None:
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
     """The least and the largest entry; not a number where an entry is none."""
-    if tensor.device.type == "cpu":
-        array = tensor.numpy()
-        return float(array.min()), float(array.max())
     low, high = tensor.aminmax()
     return float(low), float(high)
 
