@@ -148,18 +148,9 @@ def fresh_import() -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("module", ["matplotlib", "torch_geometric", "typer", "numba", "sklearn"])
+@pytest.mark.parametrize("module", ["matplotlib", "torch_geometric", "typer", "numba"])
 def test_import_leaves_optional_packages_alone(fresh_import, module):
     assert module not in fresh_import["modules"]
-
-
-def test_the_estimator_is_imported_when_wanted():
-    import factormer
-
-    assert "NMF" in dir(factormer)
-    assert factormer.NMF.__module__ == "factormer.estimator"
-    with pytest.raises(AttributeError, match="no attribute 'NMFF'"):
-        _ = factormer.NMFF
 
 
 def test_import_reads_no_weights(fresh_import):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from factormer import presets
+from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
 from factormer.problem import Problem
 from factormer.solve import (
@@ -112,24 +113,26 @@ def factorize(
         rules.append(TimeBudget(time_limit, since=started))
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
-        stages = [Stage(problem, max_iter, any_of(*rules))]
+        stages = [Stage(problem, engine, max_iter, any_of(*rules))]
         if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
             single = presets.in_single_precision(problem)
             if single is not None:
-                stages.insert(0, Stage(single, max_iter, any_of(*rules, Rounding())))
+                stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))
             coarse = presets.compressed(problem, rng, max_iter=max_iter, read=single)
             if coarse is not None:
-                stages.insert(0, Stage(*coarse, any_of(*rules, Stalled()), exact=False))
+                sketched, n_iter = coarse
+                rule = any_of(*rules, Stalled())
+                stages.insert(0, Stage(sketched, engine, n_iter, rule, exact=False))
+        first = stages[0].problem
         start = presets.initializer(
-            init,
-            stages[0].problem.V,
-            problem.rank,
-            None if custom is None else custom.scale(1 / mean),
+            init, first.V, problem.rank, None if custom is None else custom.scale(1 / mean)
         )
+        x0, *others = presets.candidates(start, first, rng)
+        if others:
+            stages[0] = stages[0]._replace(solver=Tournament(engine, tuple(others)))
         result = solve_in_stages(
             stages,
-            engine,
-            start(stages[0].problem, rng),
+            x0,
             started=started,
             stride=10 if tol or time_limit else 500,
             callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),

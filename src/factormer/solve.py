@@ -142,8 +142,8 @@ class Rounding:
     What ends the work in float32, before rounding can tell on its decisions.
     """
 
-    share: float = 1e-6
-    small: float = 1e-2
+    share: float = 1e-8
+    small: float = 2e-5
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         norm = problem.V.sq_norm() / n_entries(problem.V)
@@ -222,12 +222,13 @@ def solve(
 
 
 class Stage(NamedTuple):
-    """A problem to work on, until its own stop rule or this iteration.
+    """A problem to work on with a solver, until its own stop rule or this iteration.
 
     `exact` says whether its errors are those of the problem that is to be solved.
     """
 
     problem: Problem
+    solver: Solver[Any]
     max_iter: int
     stop: StopRule
     exact: bool = True
@@ -235,7 +236,6 @@ class Stage(NamedTuple):
 
 def solve_in_stages(
     stages: list[Stage],
-    solver: Solver[Any],
     x0: Factors,
     *,
     started: float | None = None,
@@ -251,14 +251,14 @@ def solve_in_stages(
         V, x = stage.problem.V, x0 if result is None else result.factors
         result = solve(
             stage.problem,
-            solver,
+            stage.solver,
             Factors(x.W.to(V.dtype), x.H.to(V.dtype)),
             stop=stage.stop,
             max_iter=stage.max_iter,
             started=started if result is None else None,
             callback=callback,
             earlier=None if result is None else result.trace,
-            stride=stride,
+            stride=stride if stage is last else min(stride, 10),  # others end by their rules
         )
         over = result.status not in (Status.CONVERGED, Status.MAX_ITER)
         if over or stage is last or result.n_iter >= last.max_iter:

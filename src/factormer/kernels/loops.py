@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import wraps
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numba
@@ -18,6 +19,20 @@ import numpy as np
 from numba import types
 
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
+
+
+def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What `make` makes, once for each argument, whichever threads ask for it."""
+    lock, made = RLock(), {}
+
+    @wraps(make)
+    def get(*arguments: Any) -> Any:
+        with lock:
+            if arguments not in made:
+                made[arguments] = make(*arguments)
+            return made[arguments]
+
+    return get
 
 
 def _compile(
@@ -102,7 +117,7 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
                 out[c, first + j] = x[c, j]
 
 
-@cache
+@_once
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
     real = numba.from_dtype(dtype)
@@ -112,7 +127,7 @@ def sweeps(dtype: Any) -> Callable[..., None]:
     return _compile(types.void(_array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
 
 
-@cache
+@_once
 def extrapolated() -> Callable[..., int]:
     """The compiled iterations, in float64."""
     sweep = sweeps(np.dtype(np.float64))
