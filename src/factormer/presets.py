@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
@@ -16,7 +17,7 @@ from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
 from factormer.nn import zoo
-from factormer.nn.refining import Network
+from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
@@ -63,9 +64,16 @@ def initializer(
     if name in STARTS:
         return STARTS[name]()
     if _ships(name, use="init"):
-        return LearnedInit(_network(name, V))
+        return LearnedInit(zoo.load_factormer(name).to(V.device))
     names = _names(["auto", *STARTS, "custom"], "init")
     raise ValueError(f"init is {name!r}; choose one of {names}")
+
+
+def candidates(start: Initializer, problem: Problem, rng: torch.Generator) -> list[Factors]:
+    """The points to set out from: several where a sketch makes it cheap to try them."""
+    if isinstance(start, Rotated) and isinstance(problem.V, LowRank):
+        return start.candidates(problem, rng)
+    return [start(problem, rng)]
 
 
 def _auto_start(V: Matrix, rank: int) -> str:
@@ -82,22 +90,30 @@ def _auto_start(V: Matrix, rank: int) -> str:
 def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks and on a
-    GPU; with a learned accelerator it is "hals" (docs/engine.md).
+    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks, on a GPU
+    and with an any-rank network, which was trained on it; with another network it is "hals"
+    (docs/engine.md). An any-rank network takes the place of the extrapolation in "her" and
+    "her-admm".
     """
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
     plain = accelerator in (None, "auto")
-    if name == "auto":
-        products = len(V.shape) > 2 or V.device.type != "cpu"
-        name = ("her-admm" if products else "her") if plain else "hals"
-    if name not in SOLVERS:
-        raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
-    if plain:
-        return SOLVERS[name]()
-    if not _ships(accelerator, use="accelerator"):
+    if not plain and not _ships(accelerator, use="accelerator"):
         names = _names(["auto", "None"], "accelerator")
         raise ValueError(f"accelerator is {accelerator!r}; choose one of {names}")
-    return Accelerated(SOLVERS[name](), LearnedAccelerator(_network(accelerator, V)))
+    network = None if plain else zoo.load_model(accelerator).to(V.device)
+    any_rank = isinstance(network, AnyRankNetwork)
+    if name == "auto":
+        products = len(V.shape) > 2 or V.device.type != "cpu" or any_rank
+        name = ("her-admm" if products else "her") if plain or any_rank else "hals"
+    if name not in SOLVERS:
+        raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
+    chosen = SOLVERS[name]()
+    if network is None:
+        return chosen
+    if isinstance(network, AnyRankNetwork):
+        base = chosen.solver if isinstance(chosen, Restarted) else chosen
+        return Restarted(base, AnyRank(network))
+    return Accelerated(chosen, LearnedAccelerator(network))
 
 
 def compressed(
@@ -136,10 +152,6 @@ def _as_name(keyword: str, value: Any) -> str:
     if not isinstance(value, str | Path):
         raise ValueError(f"{keyword} is {value!r}; it must be a name or the path of a network")
     return str(value)
-
-
-def _network(name: str, V: Matrix) -> Network:
-    return zoo.load_model(name).to(V.device)
 
 
 def _ships(name: str, *, use: str) -> bool:

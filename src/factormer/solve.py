@@ -142,8 +142,8 @@ class Rounding:
     What ends the work in float32, before rounding can tell on its decisions.
     """
 
-    share: float = 1e-8
-    small: float = 2e-5
+    share: float = 1e-6
+    small: float = 1e-2
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         norm = problem.V.sq_norm() / n_entries(problem.V)
