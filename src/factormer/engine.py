@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from factormer import general, presets
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
 from factormer.observations import observe
-from factormer.penalties import Penalties, Penalty
+from factormer.penalties import Penalties
 from factormer.problem import Problem
 from factormer.solve import (
     Result,
@@ -61,8 +61,8 @@ def factorize(
     mask: Any = None,
     weights: Any = None,
     missing: str | None = None,
-    regularize_W: Penalty | Sequence[Penalty] | None = None,
-    regularize_H: Penalty | Sequence[Penalty] | None = None,
+    regularize_W: Any = None,
+    regularize_H: Any = None,
     symmetric: bool = False,
 ) -> Result:
     """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.

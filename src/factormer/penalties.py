@@ -7,7 +7,6 @@ Shapes: n rows, r components, *b batch axes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -200,7 +199,7 @@ class Penalties:
     terms: tuple[Penalty, ...] = ()
 
     @staticmethod
-    def of(given: Penalty | Sequence[Penalty] | None, name: str = "regularize") -> Penalties:
+    def of(given: Any, name: str = "regularize") -> Penalties:
         """From none, one or several."""
         if given is None:
             return Penalties()
