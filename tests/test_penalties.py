@@ -93,22 +93,22 @@ def test_quadratic_part_bounds_the_penalties_and_touches_them(rng):
 def test_unit_of_the_factor(term, rng):
     X, c, beta = torch.rand(4, 3, dtype=torch.float64, generator=rng), 2.5, 1.5
     torch.testing.assert_close(term.scaled(c, beta).value(X), term.value(c**0.5 * X) / c**beta)
-    assert Bounds(1, 4).scaled(4, 2) == Bounds(0.5, 2)
-    assert Simplex(4).scaled(4, 2) == Simplex(2)
+    assert Bounds(1.0, 4.0).scaled(4.0, 2.0) == Bounds(0.5, 2.0)
+    assert Simplex(4.0).scaled(4.0, 2.0) == Simplex(2.0)
 
 
 def test_wrong_penalties_get_a_sentence():
     with pytest.raises(ValueError, match="at least 0"):
-        L1(-1)
+        L1(-1.0)
     with pytest.raises(ValueError, match="choose 'rows' or 'columns'"):
-        Group(1, by="both")
+        Group(1.0, by="both")
     with pytest.raises(ValueError, match="swap them"):
-        Bounds(2, 1)
+        Bounds(2.0, 1.0)
     with pytest.raises(ValueError, match="above 0"):
-        Simplex(0)
+        Simplex(0.0)
     with pytest.raises(ValueError, match="at most one of each kind"):
-        Penalties.of([L1(1), L1(2)])
+        Penalties.of([L1(1.0), L1(2.0)])
     with pytest.raises(ValueError, match="no closed form"):
-        Penalties.of([Simplex(), L1(1)])
+        Penalties.of([Simplex(), L1(1.0)])
     with pytest.raises(ValueError, match=r"of factormer\.penalties"):
         Penalties.of(0.1)  # pyright: ignore[reportArgumentType]

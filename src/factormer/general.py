@@ -23,7 +23,7 @@ from factormer.observations import check_zeros
 from factormer.penalties import Penalties
 from factormer.problem import Problem
 from factormer.solve import Result, Stage, Status, StopRule, any_of, solve_in_stages
-from factormer.solvers.base import Solver, iterate
+from factormer.solvers.base import Solver
 from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton
@@ -32,6 +32,7 @@ from factormer.solvers.symmetric import Symmetric
 from factormer.trace import Row, Trace
 from factormer.validate import check_mean
 
+_SMALL = 20_000  # stored entries up to which a start is first fitted by least squares
 _HEAVY = 2e7  # multiplications of a half-step from which float32 is worth its compilation
 
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
@@ -109,8 +110,11 @@ class Lifted:
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         x = self.base(problem, rng)
         if self.n_iter:
-            states = iterate(problem, self.solver, x)
-            x = [next(states) for _ in range(self.n_iter + 1)][-1].factors
+            state = self.solver.init(problem, x)
+            state, errors = self.solver.leap(problem, state, self.n_iter)
+            for _ in range(self.n_iter - len(errors)):
+                state = self.solver.step(problem, state)
+            x = state.factors
         lifted = (torch.maximum(F, self.share * F.mean(dim=-2, keepdim=True)) for F in x)
         return Factors(*(F + torch.finfo(F.dtype).eps * (F == 0) for F in lifted))
 
@@ -119,9 +123,10 @@ def initializer(name: str | Path, problem: Objective, custom: Factors | None) ->
     """The start of that name, for the plain problem that `Objective.start` gives."""
     V, rank = problem.start().V, problem.rank
     if name == "auto" and custom is None:
-        unknown = isinstance(problem.V, Observed)
-        name = "random" if unknown or len(V.shape) > 2 else "auto"
-        return Lifted(presets.initializer(name, V, rank), n_iter=0 if unknown else 5)
+        small = (
+            len(V.shape) == 2 and float(V.work()) <= _SMALL and not isinstance(problem.V, Observed)
+        )
+        return Lifted(presets.initializer("random", V, rank), n_iter=5 if small else 0)
     base = presets.initializer(name, V, rank, custom)
     return base if custom is not None or problem.divergence.beta == 2 else Lifted(base, n_iter=0)
 

@@ -29,13 +29,13 @@ class Beta:
         """From one of scikit-learn's names, or the number β."""
         if isinstance(loss, str) and loss in NAMES:
             return Beta(NAMES[loss])
-        number = isinstance(loss, int | float) and not isinstance(loss, bool)
-        if not number or not math.isfinite(loss):
+        number: Any = loss if isinstance(loss, int | float) else math.nan
+        if isinstance(loss, bool) or not math.isfinite(number):
             names = ", ".join(repr(name) for name in NAMES)
             raise ValueError(
                 f"loss is {loss!r}; choose {names}, or a number β (2, 1 and 0 are these)"
             )
-        return Beta(float(loss))
+        return Beta(float(number))
 
     def __call__(self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """d(v, y), entry by entry; y is taken to be at least tiny where d has a pole at zero."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -173,7 +174,7 @@ class Objective(Problem):
             i, j = rows[a : a + size], at.columns[a : a + size].long()
             yield V.scale * at.values[a : a + size], (x.W[i] * x.H[j]).sum(dim=-1), i, j
 
-    def _weighted(self, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor | None, object]]:
+    def _weighted(self, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Any]]:
         """Entries v, their fit y and weights, and where: a slice of rows, or (rows, columns)."""
         V = self.V
         if isinstance(V, Observed) and isinstance(V.V, Sparse):

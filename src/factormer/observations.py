@@ -143,7 +143,7 @@ def _csr(given: Any) -> Any:
         given = scipy.sparse.coo_array(
             (coo.values().numpy(), tuple(coo.indices().numpy())), tuple(coo.shape)
         )
-    csr = scipy.sparse.csr_array(given.tocsr(), copy=True).astype(np.float64)
+    csr: Any = scipy.sparse.csr_array(given.tocsr(), copy=True).astype(np.float64)
     csr.sum_duplicates()
     return csr
 

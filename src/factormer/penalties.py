@@ -278,5 +278,6 @@ class Penalties:
         """Those on the factors of V / c."""
         return Penalties(tuple(term.scaled(c, beta) for term in self.terms))
 
-    def _weight(self, kind: type) -> float:
-        return sum((t.weight for t in self.terms if isinstance(t, kind)), start=0.0)
+    def _weight(self, kind: type[Any]) -> float:
+        terms: list[Any] = [term for term in self.terms if isinstance(term, kind)]
+        return sum((term.weight for term in terms), start=0.0)

@@ -27,7 +27,8 @@ class Trace:
     """
 
     def __init__(self, rows: Iterable[Row] = (), unit: Float[Tensor, "*b"] | float = 1.0) -> None:
-        self._rows, self.unit, self.entries = list(rows), unit, 1.0  # entries that count
+        self._rows, self.unit = list(rows), unit
+        self.entries: Any = 1.0  # how many entries of V count
         self._bunch: tuple[Tensor, float] | None = None  # errors, and the seconds they took
 
     @property

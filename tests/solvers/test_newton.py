@@ -16,6 +16,7 @@ from factormer.objective import Objective
 from factormer.penalties import L1, L2, Penalties, Simplex
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton
+from tests.reference import newton_row
 
 BETAS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 each_beta = pytest.mark.parametrize("beta", BETAS)
@@ -64,6 +65,22 @@ def test_half_step_ends_at_the_least_point_for_a_given_w(beta, weighted, rng):
         options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 2000},
     )  # fmt: skip
     assert value(H.numpy().ravel())[0] <= best.fun * (1 + 1e-7)
+
+
+@torch.no_grad()
+@each_beta
+def test_step_is_that_of_the_literal_twin(beta, rng):
+    V, W, H = draw(rng, 9, 5), draw(rng, 9, 3), 3 * draw(rng, 5, 3)
+    H[0], omega = 0, weights_for(rng, 9, 5)
+    on = Penalties.of([L1(0.02), L2(0.03)])
+    problem, solver = Objective(Observed(Dense(V), omega), 3, Beta(beta), on_h=on), Newton()
+    ours, _ = solver.half_step(problem, W, H)
+    for j in range(5):
+        expected = newton_row(
+            V[:, j].numpy(), omega[:, j].numpy(), W.numpy(), H[j].numpy(),
+            beta=beta, l1=0.02, l2=0.03, near=solver.near, n_sweeps=solver.n_sweeps,
+        )  # fmt: skip
+        np.testing.assert_allclose(ours[j], expected, rtol=1e-8, atol=1e-12)
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """AO-ADMM with penalties and losses: each half-step against a general optimiser."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +142,8 @@ def test_elastic_hals_ends_where_admm_does(rng):
     on = Penalties.of([L1(0.05), L2(0.1)])
     problem = Objective(Dense(V), 2, on_w=on, on_h=on)
     values = []
-    for solver in (ElasticHALS(), ProximalADMM()):
+    solvers: list[Any] = [ElasticHALS(), ProximalADMM()]
+    for solver in solvers:
         state = solver.init(problem, x)
         for _ in range(600):
             state = solver.step(problem, state)

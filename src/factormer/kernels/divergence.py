@@ -5,7 +5,7 @@ One step: the quadratic model of that at x, lowered by sweeps of coordinate desc
 along the way there. Parts of d that are concave are replaced by their tangent, so the model is
 convex and bounds d from above; the search needs derivatives alone, no logarithm. As in
 `kernels.loops`, there is one signature for each precision and no memory is allocated within. The
-twin is `newton_rows` in tests/reference.py.
+twin is `newton_row` in tests/reference.py.
 """
 
 from __future__ import annotations
@@ -42,11 +42,19 @@ class Room(NamedTuple):
     @staticmethod
     def of(r: int, width: int, dtype: Any) -> Room:
         """Weights are ones until others are written."""
-        flat = [np.empty(width, dtype) for _ in range(6)]
-        flat[1].fill(1)
-        small = [np.empty((r, r), dtype), np.empty((3, r), dtype)]
+        v, y, slope, curve, frozen = (np.empty(width, dtype) for _ in range(5))
         return Room(
-            np.empty(r * width, dtype), *flat, *small, np.empty(width), np.empty(width, np.int64)
+            B=np.empty(r * width, dtype),
+            v=v,
+            weight=np.ones(width, dtype),
+            y=y,
+            slope=slope,
+            curve=curve,
+            frozen=frozen,
+            G=np.empty((r, r), dtype),
+            small=np.empty((3, r), dtype),
+            logs=np.empty(width),
+            exponents=np.empty(width, np.int64),
         )
 
 

@@ -65,6 +65,8 @@ class Newton:
     ) -> tuple[Float[Tensor, "n r"], float]:
         """The new H, and the objective with it, but for the penalty on W."""
         loops, at = newton_rows(), problem.T.entries
+        if loops is None:
+            raise ImportError("Newton steps need numba: pip install numba")
         dtype, (n, r), beta = at.values.dtype, H.shape, problem.divergence.beta
         B = W.clamp(min=0).contiguous()
         X, out = H.contiguous().numpy(), np.empty((n, r), dtype)
