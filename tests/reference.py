@@ -193,11 +193,12 @@ def newton_row(
         fit = y + t * (B @ step) if beta == 2 else np.maximum(y + t * (B @ step), tiny)
         up = fit ** (beta - 1) if beta >= 1 else 0
         down = v * fit ** (beta - 2) if beta <= 2 else 0
-        along = (B @ step) @ (weight * (up - down + concave))
+        slopes = np.where(weight > 0, weight * (up - down + concave), 0)
+        along = (B @ step) @ slopes
         return float(along + step @ (l1 + l2 * (x + t * step)))
 
     t = 1.0
-    with np.errstate(over="ignore"):  # a fit of zero has an infinite slope
+    with np.errstate(over="ignore", invalid="ignore"):  # a fit of zero has an infinite slope
         while beta != 2 and slope_at(t) > 0 and slope_at(t / 2) + slope_at(t) > 0:
             t /= 2
     return np.maximum(x + t * step, 0)

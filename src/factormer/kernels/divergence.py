@@ -80,7 +80,8 @@ def newton(dtype: Any) -> Callable[..., float]:
         elif beta == 0:
             for i in range(k):
                 z = one / max(y[i] + t * d[i], tiny)
-                slope[i] = frozen[i] - weight[i] * v[i] * z * z
+                fall = v[i] * z * z  # infinite where the fit is zero
+                slope[i] = frozen[i] - weight[i] * fall if weight[i] > zero else zero
         else:
             for i in range(k):
                 z = max(y[i] + t * d[i], tiny)
@@ -88,7 +89,7 @@ def newton(dtype: Any) -> Callable[..., float]:
                 up, down = power * z, power * v[i]
                 up = 0 * up if beta < 1 else up
                 down = 0 * down if beta > 2 else down
-                slope[i] = frozen[i] + weight[i] * (up - down)
+                slope[i] = frozen[i] + weight[i] * (up - down) if weight[i] > zero else zero
         for i in range(k):
             total += d[i] * slope[i]
         return total
