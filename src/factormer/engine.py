@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factormer import presets
+from factormer import general, presets
 from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
+from factormer.losses import Beta
+from factormer.observations import observe
+from factormer.penalties import Penalties
 from factormer.problem import Problem
 from factormer.solve import (
     Result,
@@ -54,8 +58,15 @@ def factorize(
     W: Any = None,
     H: Any = None,
     callback: Callable[[Row], object] | None = None,
+    loss: str | float = "frobenius",
+    mask: Any = None,
+    weights: Any = None,
+    missing: str | None = None,
+    regularize_W: Any = None,
+    regularize_H: Any = None,
+    symmetric: bool = False,
 ) -> Result:
-    """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error.
+    """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
 
     Parameters
     ----------
@@ -90,6 +101,21 @@ def factorize(
     callback : callable, optional
         Called after each iteration with its row of the trace; Ctrl-C, or a KeyboardInterrupt it
         raises, ends the run with the best point so far.
+    loss : str or float
+        "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
+        these). β ≤ 0 forbids zeros in V.
+    mask : array-like or sparse matrix, (m, n), optional
+        True where an entry of V is known. NaN in V is not known either.
+    weights : array-like or sparse matrix, (m, n), or (m,) for rows, optional
+        How much an entry counts, at least 0; 1/σ² for entries with standard deviations σ. What
+        sparse weights do not store is not known.
+    missing : "zeros", optional
+        Zeros of V are not known (ratings).
+    regularize_W, regularize_H : Penalty or several, optional
+        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free. They are
+        added to the loss (half the squared error, or the divergence), in the unit of V.
+    symmetric : bool
+        V ≈ H Hᵀ, for V = Vᵀ.
 
     Returns
     -------
@@ -100,13 +126,47 @@ def factorize(
     Notes
     -----
     V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
+    With another loss, weights or penalties the solvers are "newton", "mu", "mu-extrapolated",
+    "hals" (squared error alone) and "ao-admm" (any penalty); there is no learned part, and
+    `trace.loss` is the objective (docs/losses.md).
     """
     check_limits(max_iter, tol, time_limit)
     started = time.perf_counter()
-    matrix = as_matrix(V, device=device)
-    problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    matrix, rank = (
+        observe(V, mask=mask, weights=weights, missing=missing, device=device),
+        as_rank(rank),
+    )
+    custom = None if W is None and H is None else as_factors(W, H, matrix, rank)
+    penalties = (
+        Penalties.of(regularize_W, "regularize_W"),
+        Penalties.of(regularize_H, "regularize_H"),
+    )
+    special = general.objective(matrix, rank, Beta.of(loss), *penalties)
+    if special is not None or symmetric:
+        if special is not None and symmetric:
+            raise ValueError(
+                "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
+                "missing and regularize_W, regularize_H"
+            )
+        limits: list[StopRule] = [Stationary(tol)]
+        if time_limit is not None:
+            limits.append(TimeBudget(time_limit, since=started))
+        with torch.no_grad(), threads():
+            result = general.run(
+                special or Problem(matrix, rank),
+                init=init,
+                name=solver,
+                custom=custom,
+                is_symmetric=symmetric,
+                rules=limits,
+                max_iter=max_iter,
+                rng=_generator(as_seed(random_state)),
+                started=started,
+                callback=callback,
+            )
+        return replace(result, as_given=like(V))
+    problem, mean = Problem(matrix, rank).normalized()
     check_mean(mean)
-    custom = None if W is None and H is None else as_factors(W, H, matrix, problem.rank)
     engine = presets.solver(solver, accelerator, matrix)
     rules: list[StopRule] = [Stationary(tol)]
     if time_limit is not None:

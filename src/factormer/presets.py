@@ -19,6 +19,7 @@ from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
 from factormer.nn import zoo
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem import Problem
+from factormer.separable import Separable
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
@@ -38,6 +39,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "nndsvda": lambda: NNDSVD(fill=1.0),
     "rotated": Rotated,
     "merged": Merged,
+    "separable": Separable,
 }
 _LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
 _PAYS = 2.0  # times fewer multiplications that a compressed iteration must take

@@ -34,6 +34,10 @@ class Problem:
         """The transposed problem Vᵀ ≈ H Wᵀ, with the same loss at the swapped point (eq. 7)."""
         return Problem(self.V.T, self.rank)
 
+    def size(self) -> Float[Tensor, "*b"]:
+        """The number of entries that count."""
+        return n_entries(self.V)
+
     def mean(self) -> Float[Tensor, "*b"]:
         """The mean entry of each matrix."""
         return self.V.total() / n_entries(self.V)

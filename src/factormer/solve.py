@@ -64,6 +64,11 @@ class Result:
         return self.error.item() if self.error.dim() == 0 else self.error.cpu().numpy()
 
     @property
+    def loss(self) -> float | np.ndarray:
+        """The objective at the factors returned: ½‖W Hᵀ − V‖², or what was minimised instead."""
+        return self.rmse**2 * self.trace.entries / 2
+
+    @property
     def n_iter(self) -> int:
         """Outer iterations made."""
         return self.trace.last.iteration
@@ -178,7 +183,8 @@ def solve(
     """
     stop = stop or Stationary()
     trace = Trace() if earlier is None else Trace(earlier.rows)
-    size = n_entries(problem.V).double()
+    size = problem.size().double()
+    trace.entries = size.cpu().numpy()
     best, best_rmse, status = x0, torch.full_like(size, math.inf), Status.MAX_ITER
     try:
         with threads():
@@ -269,7 +275,7 @@ def solve_in_stages(
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
     error = result.error
     if not stage.exact or bool(error.isinf().any()):
-        error = (last.sq_error(x) / n_entries(last.V)).sqrt()
+        error = (last.sq_error(x) / last.size()).sqrt()
     return replace(result, factors=x, error=error)
 
 
