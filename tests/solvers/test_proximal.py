@@ -92,7 +92,7 @@ def test_half_step_ends_where_a_general_optimiser_does(terms, rng):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("beta", [1.0, 2.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_other_losses_end_where_newton_does(beta, weighted, rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
