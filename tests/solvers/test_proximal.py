@@ -91,6 +91,7 @@ def test_half_step_ends_where_a_general_optimiser_does(terms, rng):
     assert float(problem._step(Factors(W, H)).norm()) < 1e-3
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("beta", [1.0, 2.0])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -106,6 +107,7 @@ def test_other_losses_end_where_newton_does(beta, weighted, rng):
     assert a <= b * (1 + 1e-4) + 1e-8
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_abundances_under_kullback_leibler(rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
