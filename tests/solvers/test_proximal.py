@@ -84,21 +84,22 @@ def best_by_scipy(problem: Objective, W: Tensor, H: Tensor) -> float:
 def test_half_step_ends_where_a_general_optimiser_does(terms, rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
     problem = Objective(Dense(V), 3, on_h=Penalties.of(terms))
-    solver, split = ProximalADMM(n_inner=200), Split(torch.zeros_like(H))
+    solver, split = ProximalADMM(n_inner=100), Split(torch.zeros_like(H))
     for _ in range(10):
         H, split = solver._half_step(problem, W, H, split)
     assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
     assert float(problem._step(Factors(W, H)).norm()) < 1e-3
 
 
+@pytest.mark.slow
 @torch.no_grad()
-@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("beta", [1.0, 2.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_other_losses_end_where_newton_does(beta, weighted, rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
     omega = draw(rng, 10, 4) * (draw(rng, 10, 4) > 0.4) if weighted else torch.ones_like(V)
     problem = Objective(Observed(Dense(V), omega), 3, Beta(beta))
-    ours, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=3000)
+    ours, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=1500)
     theirs = H
     for _ in range(300):
         theirs, _ = Newton().half_step(problem, W, theirs)
@@ -106,11 +107,12 @@ def test_other_losses_end_where_newton_does(beta, weighted, rng):
     assert a <= b * (1 + 1e-4) + 1e-8
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_abundances_under_kullback_leibler(rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
     problem = Objective(Dense(V), 3, Beta(1.0), on_h=Penalties.of(Simplex()))
-    H, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=3000)
+    H, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=1500)
     torch.testing.assert_close(H.sum(dim=1), torch.ones(4, dtype=torch.float64))
     assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
 
@@ -145,7 +147,7 @@ def test_elastic_hals_ends_where_admm_does(rng):
     solvers: list[Any] = [ElasticHALS(), ProximalADMM()]
     for solver in solvers:
         state = solver.init(problem, x)
-        for _ in range(600):
+        for _ in range(300):
             state = solver.step(problem, state)
         torch.testing.assert_close(state.sq_error(problem), 2 * problem.loss(state.factors))
         values.append(float(problem.loss(state.factors)))
