@@ -113,7 +113,7 @@ def test_train_writes_weights_with_a_card(config, capsys):
     path = Path("runs/tiny/tiny.safetensors")
     assert f"weights: {path}" in capsys.readouterr().out
     card = read_card(path)
-    assert (card.name, card.config.rank, card.use) == ("tiny", 3, "init")
+    assert (card.name, card.ranks, card.use) == ("tiny", "rank 3", "init")
     assert card.training["finished"]
     assert card.training["steps"] == 8
     assert card.training["options"]["lr"] == 1e-3
