@@ -17,6 +17,12 @@ _SPARSE = ("csr", "csc", "coo")
 _FLOATS = [np.float64, np.float32]
 
 
+def _has_finite_sum(X: np.ndarray) -> bool:
+    """Whether there are entries and all are finite; not so, too, where only their sum is not."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return X.size > 0 and bool(np.isfinite(X.sum()))
+
+
 class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Nonnegative matrix factorization X ≈ W @ components_, W and components_ ≥ 0.
 
@@ -103,9 +109,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return result.W
 
     def _validated(self, X: Any) -> Any:
-        """X as floating numbers; plain arrays of them are only looked at by `factorize`."""
-        kind = type(X)
-        if kind is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size:
+        """X as floating numbers; of plain arrays, only whether all are finite is asked here."""
+        if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and _has_finite_sum(X):
             vars(self).pop("feature_names_in_", None)  # of an earlier fit
             self.n_features_in_ = X.shape[1]
             return X
