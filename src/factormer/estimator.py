@@ -110,7 +110,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _validated(self, X: Any) -> Any:
         """X as floating numbers; of plain arrays, only whether all are finite is asked here."""
-        if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and _has_finite_sum(X):
+        kind = type(X)
+        if kind is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and _has_finite_sum(X):
             vars(self).pop("feature_names_in_", None)  # of an earlier fit
             self.n_features_in_ = X.shape[1]
             return X
