@@ -227,3 +227,10 @@ def test_sparse_misuse_gets_a_sentence(random):
         factorize(V, 3, mask=scipy.sparse.eye_array(3))
     with pytest.raises(ValueError, match="need a dense V"):
         factorize(V, 3, loss=KL, regularize_W=Simplex())
+
+
+def test_a_network_for_what_it_does_not_serve_is_refused():
+    V = np.ones((5, 4))
+    V[1, 2] = np.nan
+    with pytest.raises(ValueError, match="'any-rank', which serves the plain squared error alone"):
+        factorize(V, 2, accelerator="any-rank")

@@ -71,21 +71,23 @@ def factorize(
     Parameters
     ----------
     V : array-like, sparse matrix or tensor, (m, n)
-        Finite, not negative; a tensor of three or more axes is a stack of matrices. Sparse data,
-        scipy's or torch's, is never made dense.
+        Not negative, not infinite; NaN in dense data is an entry that is not known. A tensor of
+        three or more axes is a stack of matrices. Sparse data, scipy's or torch's, is never made
+        dense.
     rank : int
         Number of components r.
     init : str
         "auto", "random", "merged" (more components of chance than wanted, merged in pairs),
-        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "init-r10" or
-        "init-r10-paper" (learned, rank 10), the path of a network of your own, or "custom" with `W`
-        and `H`.
+        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "separable" (rows of V
+        that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank 10), the
+        path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
         of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
-        "auto", None, "accel-r10" (learned, rank 10), or the path of a network of your own.
+        "auto", None, "any-rank" or "accel-r10" (learned; the latter for rank 10 alone), or the path
+        of a network of your own.
     max_iter : int
         Outer iterations at most; one is an update of H and one of W.
     tol : float
@@ -147,6 +149,11 @@ def factorize(
             raise ValueError(
                 "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
                 "missing and regularize_W, regularize_H"
+            )
+        if accelerator not in (None, "auto"):
+            raise ValueError(
+                f"accelerator is {accelerator!r}, which serves the plain squared error alone; with "
+                "another loss, unknown entries, weights, penalties or symmetry leave it out"
             )
         limits: list[StopRule] = [Stationary(tol)]
         if time_limit is not None:
