@@ -11,7 +11,7 @@ import torch
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.accelerate.her import HER
+from factormer.accelerate.her import HER, LearnedHER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
@@ -112,8 +112,11 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     if network is None:
         return chosen
     if isinstance(network, AnyRankNetwork):
-        base = chosen.solver if isinstance(chosen, Restarted) else chosen
-        return Restarted(base, AnyRank(network))
+        if isinstance(chosen, HER):
+            return LearnedHER(chosen.solver, AnyRank(network))
+        return Restarted(
+            chosen.solver if isinstance(chosen, Restarted) else chosen, AnyRank(network)
+        )
     return Accelerated(chosen, LearnedAccelerator(network))
 
 

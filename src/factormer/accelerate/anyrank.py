@@ -8,16 +8,19 @@ O((m + n)r) to an iteration, beside the Gram matrices that the solver has.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.accelerate.moves import Moves, Track
 from factormer.factors import Factors, where
-from factormer.nn.anyrank import AnyRankNetwork, Mixing, Pooled, Progress
+from factormer.nn.anyrank import AnyRankNetwork, Pooled, Progress
 from factormer.problem import Problem
 
 
@@ -64,27 +67,47 @@ class AnyRank:
         products = [W.products(V.rows), H.products(V.cols)]
         moves = Pooled(*torch.stack(products, dim=-2))
         gram = torch.stack([F.mT @ F for F in stepped], dim=-3)
-        progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
-        amounts = self._amounts(self.model(moves, gram, progress), memory)
+        amounts = self.amounts(moves, gram, memory)
         (y_W, moves_W), (y_H, moves_H) = (
             track.proposal(amounts[..., side, :]) for side, track in enumerate((W, H))
         )
-        proposed = Factors(y_W, y_H)
         moved = moves.DD.sum(dim=(-2, -1)) > 0  # else the last proposal was refused
+        proposed = where(moved, Factors(y_W, y_H), stepped)
         return proposed, memory._replace(
-            proposed=where(moved, proposed, stepped),
+            proposed=proposed,
             W=_chosen(moved, moves_W, memory.W),
             H=_chosen(moved, moves_H, memory.H),
             t=memory.t + 1,
         )
 
-    def _amounts(self, mixing: Mixing, memory: Memory) -> Float[Tensor, "3 *b 2 r"]:
+    def amounts(
+        self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], memory: Memory
+    ) -> Float[Tensor, "3 *b 2 r"]:
         """How much of D, P and S, plain extrapolation included; a distrusted network adds none."""
-        trusted = memory.strikes < self.patience
-        added = torch.stack(list(mixing)) * trusted.to(mixing.D.dtype)[..., None, None]
-        plain = torch.zeros_like(added)
-        plain[0] += memory.momentum.beta[..., None, None]
-        return plain + added
+        progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
+        compiled = kernels.any_rank() if _is_plain(gram) else None
+        if compiled is None:
+            trusted = memory.strikes < self.patience
+            mixing = torch.stack(list(self.model(moves, gram, progress)))
+            added = mixing * trusted.to(mixing.dtype)[..., None, None]
+            plain = torch.zeros_like(added)
+            plain[0] += memory.momentum.beta[..., None, None]
+            return plain + added
+        sums = torch.stack(list(moves), dim=1).double().numpy()  # (2, products, r)
+        numbers = np.array([*(float(p) for p in progress), self.patience])
+        room = compiled.room(gram.shape[-1], self.packed[0])
+        compiled.mix()(sums, gram.double().numpy(), numbers, *self.packed, *room)
+        return torch.from_numpy(room[-1]).to(gram.dtype)
+
+    @cached_property
+    def packed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Width, messages and layers of the network, and its weights one after another."""
+        config, layers = self.model.config, self.model.layers
+        sizes = np.array([config.width, config.messages, config.n_layers])
+        hidden = (part for pair in zip(self.model.send, layers, strict=True) for part in pair)
+        parts = (self.model.embed, *hidden, self.model.extract)
+        weights = [weight.detach() for part in parts for weight in part.parameters()]
+        return sizes, torch.cat([weight.double().cpu().flatten() for weight in weights]).numpy()
 
     def judged(self, memory: Memory, rose: Bool[Tensor, "*b"]) -> Memory:
         """The memory after an iteration that began at the proposal, and raised the loss or not."""
@@ -93,6 +116,10 @@ class AnyRank:
             age=torch.where(rose, torch.zeros_like(memory.age), memory.age + 1),
             strikes=self.memory * memory.strikes + rose.to(memory.strikes.dtype),
         )
+
+
+def _is_plain(gram: Float[Tensor, "*b 2 r r"]) -> bool:
+    return gram.dim() == 3 and gram.device.type == "cpu" and not torch.is_grad_enabled()
 
 
 def _chosen(moved: Bool[Tensor, "*b"], newer: Moves, older: Moves) -> Moves:

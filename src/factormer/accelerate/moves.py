@@ -31,18 +31,18 @@ class Track(NamedTuple):
 
     def products(self, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "13 *b r"]:
         """The inner products in the order of `Pooled`; rows that pad a stack do not count."""
-        compiled = kernels.passes() if real is None and self._is_plain else None
+        compiled = kernels.any_rank() if real is None and self._is_plain else None
         if compiled is None:
             return products(self, real)
         (n, r), dtype = self.X.shape, _dtype(self.X)
         sums, kernel = np.empty((compiled.N_PRODUCTS, r)), compiled.gather(dtype)
         arrays = [_by_components(F) for F in (*self[:3], *self.moves)]
-        share(lambda a, b: kernel(*arrays, sums, a, b), r, work=10 * n * r)
+        share(lambda a, b: kernel(*arrays, 0, n, sums, a, b), r, work=10 * n * r)
         return torch.from_numpy(sums).to(self.X.dtype)
 
     def proposal(self, amounts: Float[Tensor, "3 *b r"]) -> tuple[Tensor, Moves]:
         """X + d D + p P + s S for amounts (d, p, s), and the moves up to here."""
-        compiled = kernels.passes() if self._is_plain else None
+        compiled = kernels.any_rank() if self._is_plain else None
         if compiled is None:
             return proposal(self, amounts)
         (n, r), dtype = self.X.shape, _dtype(self.X)

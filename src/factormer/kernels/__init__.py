@@ -16,9 +16,9 @@ def compiled() -> ModuleType | None:
     return _loaded("loops")
 
 
-def passes() -> ModuleType | None:
-    """The passes of the any-rank accelerator."""
-    return _loaded("moves")
+def any_rank() -> ModuleType | None:
+    """The any-rank accelerator."""
+    return _loaded("network")
 
 
 def newton_rows() -> ModuleType | None:

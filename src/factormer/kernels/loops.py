@@ -162,37 +162,49 @@ def _gram(A, start, stop, out):
             out[c, k] = out[k, c] = total
 
 
+@jit(inner=True)
+def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best):
+    """One iteration of HALS from y to `new`; G becomes HᵀH and G_W WᵀW; returns the squared error.
+
+    y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point before, the one after, and [(VH)ᵀ, (VᵀW)ᵀ]. V
+    is V (m, n) and VT its transpose (n, m); or, for a matrix U Zᵀ, they are Zᵀ and Uᵀ, and `short`
+    (r, p) is room for UᵀW.
+    """
+    r, both = y.shape
+    for side in range(2):  # H from the W before, then W from that H
+        given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
+        start, stop = (m, both) if side == 0 else (0, m)
+        _gram(given, begin, end, G)
+        for link in range(0 if len(short) else 1, 2):
+            right = (U if side == 0 else Z) if link == 0 else (V if side == 0 else VT)
+            left, first = (given, begin) if link == 0 or not len(short) else (short, 0)
+            out, there = (short, 0) if link == 0 else (F, start)
+            _multiply(left, first, right, out, there)
+        _sweep(G, F, y, new, n_sweeps[side], start, stop, flat, g, f, X, best)
+    _gram(new, 0, m, G_W)
+    error = sq_norm
+    for c in range(r):
+        for j in range(m):
+            error -= 2 * F[c, j] * new[c, j]
+        for k in range(r):
+            error += G[c, k] * G_W[c, k]
+    return error
+
+
 def _iterations(
     V, VT, U, Z, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X, best
 ):
     """HALS extrapolated with restart, in place, as often as `errors` has room for.
 
-    x, y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point kept, the proposal, the point after the
-    iteration, and [(VH)ᵀ, (VᵀW)ᵀ]. V is V (m, n) and VT its transpose (n, m); or, for a matrix
-    U Zᵀ, they are Zᵀ and Uᵀ, and `short` (r, p) is room for UᵀW. Ends early where the error
-    leaves too few digits of ‖V‖²; returns the iterations made.
+    x is the point kept and y the proposal; for the others see `iteration`. Ends early where the
+    error leaves too few digits of ‖V‖²; returns the iterations made.
     """
-    r, both = x.shape
     eta, gamma, gamma_bound = options[0], options[1], options[2]
     sq_norm, resolved, flat = options[3], options[4], options[5]
     for t in range(len(errors)):
-        for side in range(2):  # H from the proposed W, then W from that H
-            given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
-            start, stop = (m, both) if side == 0 else (0, m)
-            _gram(given, begin, end, G)
-            for link in range(0 if len(short) else 1, 2):
-                right = (U if side == 0 else Z) if link == 0 else (V if side == 0 else VT)
-                left, first = (given, begin) if link == 0 or not len(short) else (short, 0)
-                out, there = (short, 0) if link == 0 else (F, start)
-                _multiply(left, first, right, out, there)
-            _sweep(G, F, y, new, n_sweeps[side], start, stop, flat, g, f, X, best)
-        _gram(new, 0, m, G_W)
-        error = sq_norm
-        for c in range(r):
-            for j in range(m):
-                error -= 2 * F[c, j] * new[c, j]
-            for k in range(r):
-                error += G[c, k] * G_W[c, k]
+        error = iteration(
+            V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best
+        )  # fmt: skip
         if error < resolved * sq_norm:
             return t
         beta, last, bound = state[0], state[1], state[2]
@@ -200,8 +212,8 @@ def _iterations(
         kept = rose and not (state[4] > 0 and error < np.inf)
         if not kept:
             state[3] = error
-        for c in range(r):
-            for j in range(both):
+        for c in range(len(x)):
+            for j in range(x.shape[1]):
                 here = x[c, j] if kept else new[c, j]
                 y[c, j] = here + beta * (here - x[c, j])
                 x[c, j] = here
