@@ -213,5 +213,7 @@ def test_wrong_option_is_refused_with_a_sentence(options, sentence):
 @pytest.mark.parametrize("method", ["fit", "transform"])
 def test_negative_data_are_refused_with_a_sentence(method):
     est = NMF(3, max_iter=1).fit(X)
-    with pytest.raises(ValueError, match=r"Negative values in data: V has .* shift or clip"):
+    with pytest.raises(
+        ValueError, match=r"Negative values in data passed to NMF: V has .* shift or clip"
+    ):
         getattr(est, method)(-X)

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from factormer import presets
 from factormer.kernels.threads import threads
@@ -23,15 +21,17 @@ from factormer.solve import (
     Stationary,
     StopRule,
     TimeBudget,
+    Watch,
     any_of,
     solve_in_stages,
+    watched,
 )
+from factormer.terms import NOTHING, Asked
 from factormer.validate import (
     as_factors,
     as_matrix,
     as_rank,
     as_seed,
-    as_tensor,
     check_limits,
     check_mean,
     like,
@@ -53,6 +53,8 @@ def factorize(
     W: Any = None,
     H: Any = None,
     callback: Callable[[Row], object] | None = None,
+    asked: Asked = NOTHING,
+    watch: Watch | None = None,
 ) -> Result:
     """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error.
 
@@ -89,6 +91,11 @@ def factorize(
     callback : callable, optional
         Called after each iteration with its row of the trace; Ctrl-C, or a KeyboardInterrupt it
         raises, ends the run with the best point so far.
+    asked : Asked, optional
+        Penalties on the factors, and columns of them that are to stay as the start has them. With
+        penalties the errors of the trace, squared, are twice the loss, a share of each entry.
+    watch : callable, optional
+        Called after each iteration with the factors and the trace; ends the run where it says True.
 
     Returns
     -------
@@ -103,17 +110,20 @@ def factorize(
     check_limits(max_iter, tol, time_limit)
     started = time.perf_counter()
     matrix = as_matrix(V, device=device)
-    problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    problem, mean = Problem(matrix, as_rank(rank), asked).normalized()
     check_mean(mean)
     custom = None if W is None and H is None else as_factors(W, H, matrix, problem.rank)
     engine = presets.solver(solver, accelerator, matrix)
     rules: list[StopRule] = [Stationary(tol)]
     if time_limit is not None:
         rules.append(TimeBudget(time_limit, since=started))
+    if watch is not None:
+        rules.append(watched(watch, mean))
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, max_iter, any_of(*rules))]
-        if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
+        free = asked.H.fixed is None and not presets.is_network(init)
+        if solver == "auto" and accelerator in (None, "auto") and free:
             single = presets.in_single_precision(problem)
             if single is not None:
                 stages.insert(0, Stage(single, max_iter, any_of(*rules, Rounding())))
@@ -131,34 +141,38 @@ def factorize(
             engine,
             start(stages[0].problem, rng),
             started=started,
-            stride=10 if tol or time_limit else 500,
+            stride=1 if watch else 10 if tol or time_limit else 500,
             callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
         )
+    error = result.error if problem.is_plain else problem.rmse(result.factors).double()
     return Result(
         result.factors.scale(mean),
         result.status,
         result.trace.scaled(mean),
-        mean * result.error,
+        mean * error,
         as_given=like(V),
     )
 
 
-def coefficients(V: Any, H: Any) -> Tensor:
-    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, exactly (eq. 8, transposed).
+def starting_point(
+    V: Any,
+    rank: int,
+    *,
+    init: str | Path = "auto",
+    device: str | None = None,
+    random_state: int | None = 0,
+) -> tuple[Any, Any]:
+    """The start W (m, r), H (n, r) that `factorize` would take for this `init`, and no iteration.
 
-    Row by row by an active-set method (Lawson & Hanson, 1974), on the triangular factor of H.
+    Arrays of the kind that V is, as `Result.W` and `Result.H` are.
     """
-    from scipy.optimize import nnls  # a fifth of the time of all other imports
-
-    matrix = as_matrix(V)
-    columns = as_tensor(H, name="H", device=None).double()
-    sizes = columns.norm(dim=0)
-    sizes = torch.where(sizes > 0, sizes, torch.ones_like(sizes))
-    problem, mean = Problem(matrix.to(torch.float64), 1).normalized()
-    Q, R = torch.linalg.qr(columns / sizes)  # (n, k), (k, r)
-    targets = (problem.V @ Q).numpy()  # (m, k)
-    rows = [nnls(R.numpy(), target)[0] for target in targets]
-    return (torch.from_numpy(np.stack(rows)) / sizes * mean).to(matrix.dtype)
+    matrix = as_matrix(V, device=device)
+    problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    check_mean(mean)
+    with torch.no_grad(), threads():
+        start = presets.initializer(init, problem.V, problem.rank)
+        x = start(problem, _generator(as_seed(random_state))).scale(mean)
+    return like(V)(x.W), like(V)(x.H)
 
 
 def _generator(seed: int | None) -> torch.Generator:

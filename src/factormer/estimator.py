@@ -1,126 +1,320 @@
-"""NMF, the scikit-learn estimator: validate, factorise, store."""
+"""NMF, the scikit-learn estimator: read the options, fit, store; transform, go back, go on."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
+import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from factormer.engine import coefficients, factorize
+from factormer import persistence
+from factormer.engine import starting_point
+from factormer.factors import Factors
+from factormer.fitting import fit, make_plan, rmse, warn_where_it_matters
+from factormer.matrix import Dense, Sparse
+from factormer.nnls import Coder
+from factormer.options import Known, Penalties, check_forgetting, rank_of
+from factormer.progress import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
 from factormer.solve import Result
-from factormer.validate import to_numpy
+from factormer.stream import Statistics
+from factormer.validate import as_matrix, as_tensor, like
 
 _SPARSE = ("csr", "csc", "coo")
 _FLOATS = [np.float64, np.float32]
 
 
-class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Nonnegative matrix factorization X ≈ W @ components_, W and components_ ≥ 0.
+
+    It minimises, with H = components_ and scikit-learn's meaning of each letter,
+    ½‖X − WH‖² + alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²)
+    + alpha_H·n_samples·(l1_ratio·‖H‖₁ + ½(1 − l1_ratio)·‖H‖²).
 
     Parameters
     ----------
-    n_components : int, optional
-        Rank; by default the number of features.
-    init, solver, accelerator, max_iter, tol, time_limit, device
+    n_components : int, "auto" or None
+        Rank; "auto" takes that of a custom start. Otherwise both are the number of features.
+    init : str or None
+        As in `factorize`; also scikit-learn's "nndsvdar", and None: "nndsvda", or "random" where
+        the rank is above min(n_samples, n_features).
+    solver : str
+        As in `factorize`; also scikit-learn's "cd", coordinate descent, which here is "hals".
+    beta_loss : {"frobenius", 2}
+        The squared error.
+    tol, max_iter, accelerator, time_limit, device
         As in `factorize`.
-    random_state : int or RandomState, optional
-        Seed of the random choices.
+    random_state : int, RandomState or None
+        Seed of the random choices; None draws one from numpy's.
+    alpha_W, alpha_H, l1_ratio : float
+        The penalties; alpha_H "same" is alpha_W.
+    verbose : int
+        Above 0: show a bar with the iterations and the error.
+    shuffle : bool
+        Accepted for scikit-learn's sake: rows are independent here, and their order is free.
+    n_init : int
+        Runs from different starts, of which the best is kept.
+    warm_start : bool
+        Whether `fit` starts from the components of the fit before it.
+    fixed_components : array-like, optional
+        Rows of components_ that are known, (k, n_features): they come first and stay as they are.
+        Or a mask of the rows of a custom H.
+    order : {"share", None}
+        Components by the size ‖w_c‖·‖h_c‖ of their part, the largest first; None: as they came.
+    scale : {"balanced", "sum", None}
+        Components with ‖w_c‖ = ‖h_c‖ (up to the last correction of W), or of sum 1; None: as they
+        came. Given starts keep order and scale, and penalties have a scale of their own.
+    forget_factor : float
+        Weight that `partial_fit` leaves to the past, above 0 and at most 1.
+    callback : callable, optional
+        Called after each iteration with its row of the trace: iteration, seconds, rmse.
 
     Attributes
     ----------
-    components_ : ndarray, (n_components, n_features)
-        The right factor, Hᵀ.
+    components_ : array, (n_components, n_features)
+        The right factor, Hᵀ; a tensor where X was one.
+    n_components_, n_features_in_, feature_names_in_
+        As in scikit-learn.
     reconstruction_err_ : float
         Frobenius norm of X − W @ components_.
     n_iter_ : int
         Outer iterations made.
+    trace_ : Trace
+        Error by iteration; plots itself. Its squares hold the penalties, where there are any.
+    status_ : Status
+        Why the iterations ended.
     result_ : Result
-        Factors, status and trace of the fit.
+        Both factors, status and trace.
     """
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: Any = "auto",
         *,
-        init: str = "auto",
+        init: Any = "auto",
         solver: str = "auto",
-        accelerator: str | None = "auto",
-        max_iter: int = 200,
+        beta_loss: Any = "frobenius",
         tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = None,
+        alpha_W: float = 0.0,
+        alpha_H: Any = "same",
+        l1_ratio: float = 0.0,
+        verbose: int = 0,
+        shuffle: bool = False,
+        accelerator: str | None = "auto",
         time_limit: float | None = None,
         device: str | None = None,
-        random_state: Any = None,
+        n_init: int = 1,
+        warm_start: bool = False,
+        fixed_components: Any = None,
+        order: str | None = "share",
+        scale: str | None = "balanced",
+        forget_factor: float = 0.7,
+        callback: Any = None,
     ):
         self.n_components = n_components
         self.init = init
         self.solver = solver
-        self.accelerator = accelerator
-        self.max_iter = max_iter
+        self.beta_loss = beta_loss
         self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.alpha_W = alpha_W
+        self.alpha_H = alpha_H
+        self.l1_ratio = l1_ratio
+        self.verbose = verbose
+        self.shuffle = shuffle
+        self.accelerator = accelerator
         self.time_limit = time_limit
         self.device = device
-        self.random_state = random_state
+        self.n_init = n_init
+        self.warm_start = warm_start
+        self.fixed_components = fixed_components
+        self.order = order
+        self.scale = scale
+        self.forget_factor = forget_factor
+        self.callback = callback
 
-    def fit(self, X: Any, y: Any = None) -> NMF:
+    def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> NMF:
         """Learn the components of X."""
-        self.fit_transform(X)
+        self._fit(X, W, H)
         return self
 
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any = None, W: Any = None, H: Any = None
-    ) -> np.ndarray:
-        """Learn the components of X and return W.
+    ) -> Any:
+        """Learn the components of X and return W, which is what `transform` would return.
 
         With init="custom", W (n_samples, n_components) and H (n_components, n_features) are the
         start, oriented as in scikit-learn.
         """
-        X = self._validated(X)
+        return self._fit(X, W, H)
+
+    @with_callbacks
+    def _fit(self, X: Any, W: Any, H: Any) -> Any:
+        X = self._validated(X, reset=True)
+        V = as_matrix(X, device=self.device)
+        plan = make_plan(self, V, W, H, getattr(self, "components_", None), self._seed())
+        hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
+        with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
+            watch = all_of(look, None if hooks is None else hooks.look)
+            result, coder = fit(V, replace(plan, watch=watch))
+        x = Factors(*(F.to(X.device) for F in result.factors)) if _is_tensor(X) else result.factors
+        self.result_: Result = replace(result, factors=x, as_given=like(X))
+        self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
+        self._store(self.result_.H, coder, float(result.rmse) * math.sqrt(math.prod(V.shape)))
+        self._past = (x.W.double().mT @ x.W.double(), V.shape[0])
+        self._stream: Statistics | None = None
+        if hooks is not None:
+            hooks.end()
+        warn_where_it_matters(V, result, plan)
+        return self.result_.W
+
+    def _store(self, H: Any, coder: Coder, error: float) -> None:
+        self.components_ = H.T
+        self._coder = (_copy(H.T), coder)  # kept, since making one takes longer than using it once
+        self.n_components_ = self.components_.shape[0]
+        self.reconstruction_err_ = error
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def _seed(self) -> int:
         seed: Any = self.random_state
-        if not isinstance(seed, int | np.integer):  # which is used as it is: that is faster
-            seed = check_random_state(seed).randint(2**31 - 1)
-        result = factorize(
-            X,
-            X.shape[1] if self.n_components is None else self.n_components,
-            init=self.init,
-            solver=self.solver,
-            accelerator=self.accelerator,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            time_limit=self.time_limit,
-            device=self.device,
-            random_state=int(seed),
-            W=W,
-            H=None if H is None else np.asarray(H).T,
-        )
-        self.result_: Result = result
-        self.components_ = result.H.T
-        self.n_components_ = self._n_features_out = self.components_.shape[0]
-        self.reconstruction_err_ = float(result.rmse) * np.sqrt(X.shape[0] * X.shape[1])
-        self.n_iter_ = result.n_iter
-        return result.W
+        if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+            return int(seed)  # which is used as it is: that is faster
+        return int(check_random_state(seed).randint(2**31 - 1))
 
-    def _validated(self, X: Any) -> Any:
-        """X as floating numbers; plain arrays of them are only looked at by `factorize`."""
-        kind = type(X)
-        if kind is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size:
-            vars(self).pop("feature_names_in_", None)  # of an earlier fit
-            self.n_features_in_ = X.shape[1]
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """X as floating numbers; plain arrays and tensors are only looked at by the engine."""
+        checked: Any = X
+        if _is_tensor(X):
+            if X.dim() != 2:
+                raise ValueError(
+                    f"X has shape {tuple(X.shape)}; it must be one matrix, samples by features "
+                    "(factorize takes stacks of matrices)"
+                )
+            self._check_width(X.shape[1], reset)
             return X
-        return validate_data(self, X, accept_sparse=_SPARSE, dtype=_FLOATS)
+        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size
+        if plain and reset:
+            self._check_width(X.shape[1], reset)
+            return X
+        return validate_data(self, checked, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset)
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Nonnegative least-squares coefficients of the rows of X in the fitted components."""
+    def _check_width(self, n_features: int, reset: bool) -> None:
+        if reset:
+            vars(self).pop("feature_names_in_", None)  # of an earlier fit
+            self.n_features_in_ = n_features
+        elif n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {n_features} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+
+    def transform(self, X: Any) -> Any:
+        """The W ≥ 0 that fits X ≈ W @ components_ best, exactly, and with the penalty on W."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=_SPARSE, dtype=_FLOATS, reset=False)
-        return to_numpy(coefficients(X, self.components_.T))
+        X = self._validated(X, reset=False)
+        W = self._coder_now()(as_matrix(X, device=self.device))
+        return W.to(X.device) if _is_tensor(X) else like(X)(W)
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
+    def _coder_now(self) -> Coder:
+        """That of the fit, unless its components were changed by hand since."""
+        known, coder = self._coder
+        if type(known) is type(self.components_) and _equal(known, self.components_):
+            return coder
+        H = as_tensor(self.components_, name="components_", device=None).mT
+        return Coder.of(H, self._penalties().on_W(self.n_features_in_))
+
+    def _penalties(self) -> Penalties:
+        return Penalties.read(self.alpha_W, self.alpha_H, self.l1_ratio)
+
+    def inverse_transform(self, X: Any) -> Any:
         """The data that coefficients X stand for, X @ components_."""
         check_is_fitted(self)
-        return np.asarray(X) @ self.components_
+        H: Any = self.components_
+        if _is_tensor(X):
+            return X @ torch.as_tensor(H, dtype=X.dtype, device=X.device)
+        H = H.cpu().numpy() if _is_tensor(H) else H
+        return X @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
+
+    def partial_fit(self, X: Any, y: Any = None) -> NMF:
+        """Go on learning from a batch of rows, which need not come again.
+
+        The first batch is fitted as by `fit`, or gives only a start where it has fewer rows than
+        there are components; and what was fitted before counts as a batch. After that W is exact
+        for the batch, and the components follow (`factormer.stream`); `forget_factor` is the weight
+        that the past keeps.
+        """
+        check_forgetting(self.forget_factor)
+        first = not hasattr(self, "components_")
+        if first:
+            X = self._validated(X, reset=True)
+            rank = rank_of(self.n_components, X.shape[1], None)
+            if X.shape[0] >= rank:
+                self._fit(X, None, None)
+                self.n_steps_ = 1
+                return self
+            self._begin(X, rank)
+        else:
+            X = self._validated(X, reset=False)
+        self._learn(X, as_matrix(X, device=self.device))
+        return self
+
+    def _begin(self, X: Any, rank: int) -> None:
+        """Components of chance, from a batch too small to be fitted."""
+        V = as_matrix(X, device=self.device)
+        _, H = starting_point(V, rank, init="random", random_state=self._seed())
+        known = Known.read(self.fixed_components, rank, X.shape[1], None)
+        if known is not None:
+            H[:, known.mask] = known.rows.mT.to(H)
+        self._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)
+        self._stream = None
+        coder = Coder.of(H, self._penalties().on_W(X.shape[1]))
+        self._store(_like(X, H), coder, math.nan)
+
+    def _learn(self, X: Any, V: Dense | Sparse) -> None:
+        rank, n = self.components_.shape
+        H = as_tensor(self.components_, name="components_", device=str(V.device)).mT.double()
+        if self._stream is None:
+            WtW, m = self._past
+            self._stream = Statistics.of_fit(H, WtW.to(H.device), m)
+        W = self._coder_now()(V)
+        V64 = V.to(torch.float64)
+        self._stream = self._stream.after(V64, W.double(), self.forget_factor)
+        known = Known.read(self.fixed_components, rank, n, self.components_)
+        fixed = None if known is None else known.mask.to(H.device)
+        terms = self._penalties().on_H(self._stream.n_rows, fixed)
+        H = self._stream.update(H, terms).to(V.dtype)
+        coder = Coder.of(H, self._penalties().on_W(n))
+        x = Factors(coder(V), H)
+        self._store(_like(X, H), coder, float(rmse(V, x)) * math.sqrt(math.prod(V.shape)))
+        self.n_steps_ = getattr(self, "n_steps_", 0) + 1
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model as one safetensors file: numbers and JSON text, no code."""
+        check_is_fitted(self)
+        persistence.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> NMF:
+        """Read a model that `save` wrote; nothing in the file is ever run."""
+        model = cls()
+        persistence.load_into(model, Path(path))
+        H = as_tensor(model.components_, name="components_", device=None).mT
+        coder = Coder.of(H, model._penalties().on_W(model.n_features_in_))
+        model._coder = (_copy(model.components_), coder)
+        return model
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -128,3 +322,19 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _is_tensor(X: Any) -> bool:
+    return isinstance(X, torch.Tensor)
+
+
+def _like(X: Any, F: torch.Tensor) -> Any:
+    return F.to(X.device) if _is_tensor(X) else like(X)(F)
+
+
+def _copy(array: Any) -> Any:
+    return array.clone() if _is_tensor(array) else array.copy()
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(torch.equal(a, b)) if _is_tensor(a) else np.array_equal(a, b)

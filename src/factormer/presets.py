@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "random": Random,
     "nndsvd": NNDSVD,
     "nndsvda": lambda: NNDSVD(fill=1.0),
+    "nndsvdar": lambda: NNDSVD(fill=0.01, random=True),
     "rotated": Rotated,
     "merged": Merged,
 }
@@ -115,7 +117,7 @@ def compressed(
     m, n = V.shape
     if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:
         return None
-    return Problem(sketch(V, p, rng), problem.rank), n_iter
+    return replace(problem, V=sketch(V, p, rng)), n_iter
 
 
 def in_single_precision(problem: Problem) -> Problem | None:
@@ -123,7 +125,7 @@ def in_single_precision(problem: Problem) -> Problem | None:
     V = problem.V
     if V.dtype != torch.float64 or len(V.shape) > 2 or float(V.work()) * problem.rank < _HEAVY:
         return None
-    return Problem(V.to(torch.float32), problem.rank)
+    return replace(problem, V=V.to(torch.float32))
 
 
 def is_network(init: str | Path) -> bool:

@@ -20,7 +20,7 @@ from numba import types
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
 
-def _compile(
+def compile_once(
     signature: Any, *, inner: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile at once, and but once for all processes; `inner` functions cannot be called here.
@@ -109,7 +109,7 @@ def sweeps(dtype: Any) -> Callable[..., None]:
     anyhow = _array(real, layout="A")
     room = (_array(real), _array(real), _array(real), _array(real, 1))
     count = types.int64
-    return _compile(types.void(_array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
+    return compile_once(types.void(_array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
 
 
 @cache
@@ -118,7 +118,7 @@ def extrapolated() -> Callable[..., int]:
     sweep = sweeps(np.dtype(np.float64))
     matrix, vector, count = _array(types.float64), _array(types.float64, 1), types.int64
 
-    @_compile(types.void(matrix, count, matrix, matrix, count), inner=True)
+    @compile_once(types.void(matrix, count, matrix, matrix, count), inner=True)
     def multiply(A, a, B, out, o):
         """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out."""
         k, n = B.shape
@@ -137,7 +137,7 @@ def extrapolated() -> Callable[..., int]:
                 for j in range(n):
                     row[j] += weights[i] * B[i, j]
 
-    @_compile(types.void(matrix, count, count, matrix), inner=True)
+    @compile_once(types.void(matrix, count, count, matrix), inner=True)
     def gram(A, start, stop, out):
         """Out = A Aᵀ for these columns of A."""
         for c in range(len(A)):
@@ -147,7 +147,7 @@ def extrapolated() -> Callable[..., int]:
                     total += p[j] * q[j]
                 out[c, k] = out[k, c] = total
 
-    @_compile(
+    @compile_once(
         count(
             *[matrix] * 5, count, *[matrix] * 6, _array(count, 1), *[vector] * 3,
             *[matrix] * 3, vector,

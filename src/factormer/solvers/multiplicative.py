@@ -12,14 +12,20 @@ from factormer.factors import Factors
 from factormer.matrix import Normal
 from factormer.problem import Problem
 from factormer.solvers.base import Point
+from factormer.terms import NOTHING, Terms
 
 
-def multiply(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]:
-    """H ← H · VᵀW / (H WᵀW); where that is 0/0 the entry does not matter, and is left alone."""
+def multiply(
+    normal: Normal, H: Float[Tensor, "*b n r"], terms: Terms = NOTHING.H
+) -> Float[Tensor, "*b n r"]:
+    """H ← H · VᵀW / (H WᵀW + l1 + l2·H); where that is 0/0 the entry is left alone."""
     VtW, WtW = normal
     denominator = H @ WtW
+    if terms.is_penalty:
+        denominator = denominator + (terms.l1 + terms.l2 * H)
     tiny = torch.finfo(H.dtype).tiny
-    return torch.where(denominator > tiny, H * (VtW / denominator.clamp(min=tiny)), H)
+    moved = torch.where(denominator > tiny, H * (VtW / denominator.clamp(min=tiny)), H)
+    return terms.held(moved, H)
 
 
 @dataclass(frozen=True)
@@ -33,10 +39,11 @@ class Multiplicative:
         return Point(x0)
 
     def step(self, problem: Problem, state: Point) -> Point:
-        V, (W, H) = problem.V, (F.clamp(min=0) for F in state.factors)
-        H = multiply(V.normal(W), H)
+        V, asked, (W, H) = problem.V, problem.asked, (F.clamp(min=0) for F in state.factors)
+        H = multiply(V.normal(W), H, asked.H)
         known = V.T.normal(H)
-        return Point(Factors(multiply(known, W), H), known)  # the same code, by eq. 7
+        x = Factors(multiply(known, W, asked.W), H)  # the same code, by eq. 7
+        return Point(x, None if asked.W.is_penalty else known)
 
     def adopt(self, problem: Problem, state: Point, x: Factors) -> Point:
         return Point(x)

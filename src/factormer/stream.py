@@ -1,0 +1,44 @@
+"""Factorise a stream of rows, a batch at a time (online NMF: Lefèvre et al., 2011; Mairal, 2010).
+
+Of the rows gone by only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.matrix import Matrix, Normal
+from factormer.solvers.hals import hals_nnls
+from factormer.terms import Terms
+
+N_SWEEPS = 10  # of an update of H: a batch is worth that
+
+
+class Statistics(NamedTuple):
+    """A = XᵀW (n, r) and B = WᵀW (r, r) of the rows so far, the older ones counting for less."""
+
+    A: Float[Tensor, "n r"]
+    B: Float[Tensor, "r r"]
+    n_rows: float
+
+    @staticmethod
+    def of_fit(H: Float[Tensor, "n r"], WtW: Float[Tensor, "r r"], n_rows: float) -> Statistics:
+        """Those of data that the components H describe as they are: H stays, with that weight."""
+        return Statistics(H @ WtW, WtW, n_rows)
+
+    def after(self, V: Matrix, W: Float[Tensor, "m r"], kept: float) -> Statistics:
+        """Those with a new batch; `kept` is the weight that the past keeps."""
+        VtW, WtW = V.normal(W)
+        A, B = kept * self.A + VtW, kept * self.B + WtW
+        return Statistics(A, B, kept * self.n_rows + V.shape[0])
+
+    def update(self, H: Float[Tensor, "n r"], terms: Terms) -> Float[Tensor, "n r"]:
+        """Lower ½⟨H B, H⟩ − ⟨A, H⟩ and the penalty on H ≥ 0, from H."""
+        ridge = terms.l2 * torch.eye(len(self.B), dtype=H.dtype, device=H.device)
+        normal = Normal(self.A - terms.l1, self.B + ridge)
+        with torch.no_grad():
+            return hals_nnls(normal, H, n_sweeps=torch.tensor(N_SWEEPS), fixed=terms.fixed)
