@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from factormer import persistence
 from factormer.engine import starting_point
 from factormer.factors import Factors
-from factormer.fitting import fit, make_plan, rmse, warn_where_it_matters
+from factormer.fitting import fit, learn, make_plan, warn_where_it_matters
 from factormer.matrix import Dense, Sparse
 from factormer.nnls import Coder
 from factormer.options import Known, Penalties, check_forgetting, rank_of
@@ -28,6 +28,21 @@ from factormer.validate import as_matrix, as_tensor, like
 
 _SPARSE = ("csr", "csc", "coo")
 _FLOATS = [np.float64, np.float32]
+
+
+class Kept(NamedTuple):
+    """A coder, which takes longer to make than to use once, and what it was made for."""
+
+    components: Any
+    penalties: Penalties
+    coder: Coder
+
+    def serves(self, components: Any, penalties: Penalties) -> bool:
+        """Whether these are still the same."""
+        if penalties != self.penalties or type(components) is not type(self.components):
+            return False
+        equal = torch.equal if _is_tensor(components) else np.array_equal
+        return bool(equal(components, self.components))
 
 
 class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -100,12 +115,12 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         init: Any = "auto",
         solver: str = "auto",
         beta_loss: Any = "frobenius",
-        tol: float = 1e-4,
+        tol: float | int = 1e-4,
         max_iter: int = 200,
         random_state: Any = None,
-        alpha_W: float = 0.0,
+        alpha_W: Any = 0.0,
         alpha_H: Any = "same",
-        l1_ratio: float = 0.0,
+        l1_ratio: Any = 0.0,
         verbose: int = 0,
         shuffle: bool = False,
         accelerator: str | None = "auto",
@@ -116,7 +131,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         fixed_components: Any = None,
         order: str | None = "share",
         scale: str | None = "balanced",
-        forget_factor: float = 0.7,
+        forget_factor: Any = 0.7,
         callback: Any = None,
     ):
         self.n_components = n_components
@@ -178,8 +193,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.result_.W
 
     def _store(self, H: Any, coder: Coder, error: float) -> None:
-        self.components_ = H.T
-        self._coder = (_copy(H.T), coder)  # kept, since making one takes longer than using it once
+        self.components_ = _copy(H.T)
+        self._coder = Kept(_copy(H.T), self._penalties(), coder)
         self.n_components_ = self.components_.shape[0]
         self.reconstruction_err_ = error
 
@@ -205,7 +220,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_width(X.shape[1], reset)
             return X
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size
-        if plain and reset:
+        if plain and (reset or not hasattr(self, "feature_names_in_")):
             self._check_width(X.shape[1], reset)
             return X
         return validate_data(self, checked, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset)
@@ -228,10 +243,13 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return W.to(X.device) if _is_tensor(X) else like(X)(W)
 
     def _coder_now(self) -> Coder:
-        """That of the fit, unless its components were changed by hand since."""
-        known, coder = self._coder
-        if type(known) is type(self.components_) and _equal(known, self.components_):
-            return coder
+        """That of the fit, unless components or penalties were changed by hand since."""
+        kept = getattr(self, "_coder", None)
+        if kept is not None and kept.serves(self.components_, self._penalties()):
+            return kept.coder
+        return self._make_coder()
+
+    def _make_coder(self) -> Coder:
         H = as_tensor(self.components_, name="components_", device=None).mT
         return Coder.of(H, self._penalties().on_W(self.n_features_in_))
 
@@ -279,25 +297,19 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             H[:, known.mask] = known.rows.mT.to(H)
         self._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)
         self._stream = None
-        coder = Coder.of(H, self._penalties().on_W(X.shape[1]))
-        self._store(_like(X, H), coder, math.nan)
+        self._store(_like(X, H), Coder.of(H, self._penalties().on_W(X.shape[1])), math.nan)
 
     def _learn(self, X: Any, V: Dense | Sparse) -> None:
-        rank, n = self.components_.shape
-        H = as_tensor(self.components_, name="components_", device=str(V.device)).mT.double()
+        H = as_tensor(self.components_, name="components_", device=str(V.device)).mT
         if self._stream is None:
             WtW, m = self._past
-            self._stream = Statistics.of_fit(H, WtW.to(H.device), m)
-        W = self._coder_now()(V)
-        V64 = V.to(torch.float64)
-        self._stream = self._stream.after(V64, W.double(), self.forget_factor)
-        known = Known.read(self.fixed_components, rank, n, self.components_)
+            self._stream = Statistics.of_fit(H.double(), WtW.to(H.device), m)
+        known = Known.read(self.fixed_components, *self.components_.shape, self.components_)
         fixed = None if known is None else known.mask.to(H.device)
-        terms = self._penalties().on_H(self._stream.n_rows, fixed)
-        H = self._stream.update(H, terms).to(V.dtype)
-        coder = Coder.of(H, self._penalties().on_W(n))
-        x = Factors(coder(V), H)
-        self._store(_like(X, H), coder, float(rmse(V, x)) * math.sqrt(math.prod(V.shape)))
+        H, coder, error, self._stream = learn(
+            V, H, self._coder_now(), self._stream, self._penalties(), fixed, self.forget_factor
+        )
+        self._store(_like(X, H), coder, error)
         self.n_steps_ = getattr(self, "n_steps_", 0) + 1
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
 
@@ -311,9 +323,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Read a model that `save` wrote; nothing in the file is ever run."""
         model = cls()
         persistence.load_into(model, Path(path))
-        H = as_tensor(model.components_, name="components_", device=None).mT
-        coder = Coder.of(H, model._penalties().on_W(model.n_features_in_))
-        model._coder = (_copy(model.components_), coder)
+        model._coder = Kept(_copy(model.components_), model._penalties(), model._make_coder())
         return model
 
     def __sklearn_tags__(self) -> Any:
@@ -333,8 +343,4 @@ def _like(X: Any, F: torch.Tensor) -> Any:
 
 
 def _copy(array: Any) -> Any:
-    return array.clone() if _is_tensor(array) else array.copy()
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(torch.equal(a, b)) if _is_tensor(a) else np.array_equal(a, b)
+    return array.clone(memory_format=torch.contiguous_format) if _is_tensor(array) else array.copy()

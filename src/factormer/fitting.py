@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -35,6 +35,7 @@ from factormer.options import (
 )
 from factormer.problem import Problem
 from factormer.solve import Result, Status, Watch
+from factormer.stream import Statistics
 from factormer.terms import Asked
 from factormer.trace import Row, Trace
 from factormer.validate import as_tensor, check_limits
@@ -53,7 +54,7 @@ class Plan:
     solver: Any
     accelerator: Any
     max_iter: int
-    tol: float
+    tol: float | int
     time_limit: float | None
     seed: int
     n_init: int
@@ -216,6 +217,26 @@ def _tidy(V: Dense | Sparse, result: Result, plan: Plan) -> tuple[Result, Coder]
         return replace(result, factors=x), coder
     x = Factors(coder(V), x.H)
     return replace(result, factors=x, error=rmse(V, x)), coder
+
+
+def learn(
+    V: Dense | Sparse,
+    H: Float[Tensor, "n r"],
+    coder: Coder,
+    past: Statistics,
+    penalties: Penalties,
+    fixed: Bool[Tensor, " r"] | None,
+    kept: float | int,
+) -> tuple[Float[Tensor, "n r"], Coder, float, Statistics]:
+    """Go on from H with a batch of rows: the new H, its coder, ‖W Hᵀ − V‖ of the batch, the past.
+
+    W is exact for the batch and H; then H follows, `past` having the weight `kept`.
+    """
+    past = past.after(V.to(torch.float64), coder(V).double(), kept)
+    H = past.update(H.double(), penalties.on_H(past.n_rows, fixed)).to(V.dtype)
+    coder = Coder.of(H, penalties.on_W(V.shape[1]))
+    error = float(rmse(V, Factors(coder(V), H))) * math.sqrt(math.prod(V.shape))
+    return H, coder, error, past
 
 
 def rmse(V: Dense | Sparse, x: Factors) -> Float[Tensor, ""]:

@@ -57,5 +57,5 @@ def non_negative_factorization(
         )
     if H is None:
         raise ValueError("update_H=False needs H, the components to find W for")
-    model.set_params(init="auto", fixed_components=H, n_components=len(H), tol=0)
+    model.set_params(init="auto", fixed_components=H, n_components=len(H), tol=0.0)
     return model.fit_transform(X), H, model.n_iter_

@@ -95,7 +95,7 @@ class Penalties(NamedTuple):
         weight = self.left * n_features
         return Terms(weight * self.l1_ratio, weight * (1 - self.l1_ratio)) if weight else NOTHING.W
 
-    def on_H(self, n_samples: float, fixed: torch.Tensor | None = None) -> Terms:
+    def on_H(self, n_samples: float | int, fixed: torch.Tensor | None = None) -> Terms:
         """The same for H, by the number of samples; `fixed` says which columns are known."""
         weight = self.right * n_samples
         return Terms(weight * self.l1_ratio, weight * (1 - self.l1_ratio), fixed)

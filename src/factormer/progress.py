@@ -59,9 +59,8 @@ class Hooks:
 
     @staticmethod
     def of(estimator: Any, X: Any, total: int) -> Hooks | None:
-        """Those of an estimator that has callbacks, or is part of one that has."""
-        wanted = hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
-        return Hooks(estimator, X, total) if wanted else None
+        """Those of an estimator that has callbacks, its own or those of what it is part of."""
+        return Hooks(estimator, X, total) if getattr(estimator, "_skl_callbacks", None) else None
 
     def look(self, x: Factors, trace: Trace) -> bool:
         """Tell of an iteration; True where a callback asks to stop."""

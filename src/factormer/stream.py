@@ -1,6 +1,7 @@
-"""Factorise a stream of rows, a batch at a time (online NMF: Lefèvre et al., 2011; Mairal, 2010).
+"""Factorise a stream of rows, a batch at a time (online NMF).
 
-Of the rows gone by only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know.
+Of the rows gone by only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know
+(Mairal et al., 2010; Lefèvre et al., 2011).
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ class Statistics(NamedTuple):
 
     A: Float[Tensor, "n r"]
     B: Float[Tensor, "r r"]
-    n_rows: float
+    n_rows: float | int
 
     @staticmethod
-    def of_fit(H: Float[Tensor, "n r"], WtW: Float[Tensor, "r r"], n_rows: float) -> Statistics:
+    def of_fit(
+        H: Float[Tensor, "n r"], WtW: Float[Tensor, "r r"], n_rows: float | int
+    ) -> Statistics:
         """Those of data that the components H describe as they are: H stays, with that weight."""
         return Statistics(H @ WtW, WtW, n_rows)
 
-    def after(self, V: Matrix, W: Float[Tensor, "m r"], kept: float) -> Statistics:
+    def after(self, V: Matrix, W: Float[Tensor, "m r"], kept: float | int) -> Statistics:
         """Those with a new batch; `kept` is the weight that the past keeps."""
         VtW, WtW = V.normal(W)
         A, B = kept * self.A + VtW, kept * self.B + WtW
