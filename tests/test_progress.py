@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from factormer import NMF
 
-callback_module = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+callback_module: Any = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
 X = np.random.default_rng(0).random((20, 9))
 
 

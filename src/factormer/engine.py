@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from factormer import presets
 from factormer.kernels.threads import threads
+from factormer.nnls import Coder
 from factormer.problem import Problem
 from factormer.solve import (
     Result,
@@ -32,6 +34,7 @@ from factormer.validate import (
     as_matrix,
     as_rank,
     as_seed,
+    as_tensor,
     check_limits,
     check_mean,
     like,
@@ -152,6 +155,11 @@ def factorize(
         mean * error,
         as_given=like(V),
     )
+
+
+def coefficients(V: Any, H: Any) -> Tensor:
+    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, exactly (eq. 8, transposed)."""
+    return Coder.of(as_tensor(H, name="H", device=None))(as_matrix(V))
 
 
 def starting_point(

@@ -304,7 +304,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if self._stream is None:
             WtW, m = self._past
             self._stream = Statistics.of_fit(H.double(), WtW.to(H.device), m)
-        known = Known.read(self.fixed_components, *self.components_.shape, self.components_)
+        rank, n = self.components_.shape
+        known = Known.read(self.fixed_components, rank, n, self.components_)
         fixed = None if known is None else known.mask.to(H.device)
         H, coder, error, self._stream = learn(
             V, H, self._coder_now(), self._stream, self._penalties(), fixed, self.forget_factor

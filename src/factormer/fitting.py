@@ -54,7 +54,7 @@ class Plan:
     solver: Any
     accelerator: Any
     max_iter: int
-    tol: float | int
+    tol: float
     time_limit: float | None
     seed: int
     n_init: int
@@ -115,8 +115,8 @@ def make_plan(options: Any, V: Dense | Sparse, W: Any, H: Any, before: Any, seed
         solver=solver_of(options.solver, init),
         accelerator=options.accelerator,
         max_iter=options.max_iter,
-        tol=options.tol,
-        time_limit=options.time_limit,
+        tol=float(options.tol),
+        time_limit=None if options.time_limit is None else float(options.time_limit),
         seed=seed,
         n_init=options.n_init,
         asked=asked,

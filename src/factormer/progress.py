@@ -11,14 +11,9 @@ from factormer.solve import Watch
 from factormer.trace import Trace
 
 try:
-    from sklearn.callback import (  # pyright: ignore[reportAssignmentType]
-        CallbackSupportMixin,
-        with_callbacks,
-    )
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # before scikit-learn 1.9
-
-    class CallbackSupportMixin:  # pyright: ignore[reportRedeclaration]
-        """Nothing to support."""
+    CallbackSupportMixin: Any = object
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
         """Nothing to tidy up."""

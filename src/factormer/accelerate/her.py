@@ -37,8 +37,9 @@ class HER(Restarted):
         to be computed from V itself.
         """
         loops, V, r = compiled(), problem.V, problem.rank
-        suits = problem.is_plain and isinstance(V, Dense | LowRank)
-        if loops is None or not suits or not _is_small(V, r, state):
+        if loops is None or not problem.is_plain or not isinstance(V, Dense | LowRank):
+            return state, torch.empty(0)
+        if not _is_small(V, r, state):
             return state, torch.empty(0)
         (*U, right), (*Z, right_T) = V.chain
         m, empty = V.shape[0], np.empty((0, 0))
