@@ -40,7 +40,7 @@ class Coder:
     def of(H: Float[Tensor, "n r"], terms: Terms = NOTHING.W) -> Coder:
         """For the components that are columns of H."""
         n, r = H.shape
-        columns = H.double()
+        columns = H.double().contiguous()  # one layout, so that rounding is the same
         if terms.l2:
             ridge = terms.l2**0.5 * torch.eye(r, dtype=torch.float64, device=H.device)
             columns = torch.cat([columns, ridge])
