@@ -13,8 +13,8 @@ BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean
-.PHONY: bench bench-peers bench-scaling bench-cold bench-tol
+.PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,14 @@ bench-scaling: $(INSTALLED) ## Time and memory against size, nonzeros, rank and 
 bench-cold: $(INSTALLED) ## What import and the first call cost in a fresh environment
 	$(BIN)/python benchmarks/cold.py --out $(BENCH_OUT)
 
+bench-kl: $(INSTALLED) ## Kullback–Leibler beside scikit-learn's mu, on FACTORMER_DATA=…
+	$(BIN)/python benchmarks/kl.py --out $(BENCH_OUT)
+
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
+
+conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
+	$(BIN)/python -m tests.sklearn_conformance.report
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

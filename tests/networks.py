@@ -5,6 +5,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import FactormerLayer, ModelConfig
 from factormer.nn.refining import Network, build
 
@@ -34,6 +35,17 @@ def random_layer(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return _randomized(FactormerLayer(config, last=last, n_edges=n_edges, n_carried=n_carried))
+
+
+def random_any_rank(*, seed: int = 0, width: int = 8, messages: int = 4) -> AnyRankNetwork:
+    """A small any-rank network all of whose weights are random, and which mixes moderately."""
+    config = AnyRankConfig(width=width, messages=messages)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = _randomized(AnyRankNetwork(config))
+    model.extract.weight.data *= 0.1
+    model.extract.bias.data *= 0.1
+    return model.requires_grad_(False)
 
 
 @torch.no_grad()

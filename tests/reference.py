@@ -162,3 +162,43 @@ def nndsvd(V: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
             W[:, c] = math.sqrt(S[c] * mu) * u / np.linalg.norm(u)
             H[:, c] = math.sqrt(S[c] * mu) * v / np.linalg.norm(v)
     return W, H
+
+
+# Newton steps under a β-divergence
+
+
+def newton_row(
+    v: np.ndarray, weight: np.ndarray, B: np.ndarray, x: np.ndarray, *,
+    beta: float, l1: float, l2: float, near: float, n_sweeps: int,
+) -> np.ndarray:  # fmt: skip
+    """One step on Σ ω d(v, Bx) + λ₁Σx + λ₂‖x‖²/2 over x ≥ 0, as the formulas have it."""
+    tiny = 1e4 * np.finfo(float).tiny
+    y = B @ x
+    z = y if beta == 2 else np.maximum(np.maximum(y, near * v), tiny)
+    concave = z ** (beta - 1) if beta < 1 else -v * z ** (beta - 2) if beta > 2 else 0 * v
+    curve = {True: (beta - 1) * z ** (beta - 2), False: 0 * v}[beta >= 1]
+    curve = curve + ((2 - beta) * v * z ** (beta - 3) if beta < 2 else 0)
+    g = B.T @ (weight * z ** (beta - 2) * (z - v)) + l1 + l2 * x
+    G = B.T @ np.diag(weight * curve) @ B + l2 * np.eye(len(x))
+    step = np.zeros_like(x)
+    for _ in range(n_sweeps):
+        for c in range(len(x)):
+            slope = g[c] + G[c] @ step
+            move = (
+                -slope / G[c, c] if G[c, c] > 1e-12 * G.diagonal().max() else -np.inf * (slope > 0)
+            )
+            step[c] = max(step[c] + (0 if np.isnan(move) else move), -x[c])
+
+    def slope_at(t: float) -> float:
+        fit = y + t * (B @ step) if beta == 2 else np.maximum(y + t * (B @ step), tiny)
+        up = fit ** (beta - 1) if beta >= 1 else 0
+        down = v * fit ** (beta - 2) if beta <= 2 else 0
+        slopes = np.where(weight > 0, weight * (up - down + concave), 0)
+        along = (B @ step) @ slopes
+        return float(along + step @ (l1 + l2 * (x + t * step)))
+
+    t = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):  # a fit of zero has an infinite slope
+        while beta != 2 and slope_at(t) > 0 and slope_at(t / 2) + slope_at(t) > 0:
+            t /= 2
+    return np.maximum(x + t * step, 0)

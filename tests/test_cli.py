@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import typer.main
 
 import factormer
 from factormer.cli import app, main
-from factormer.nn.zoo import load_model, read_card
+from factormer.nn.zoo import load_any_rank, load_factormer, read_card
+from factormer.train.anyrank import evaluate
 from tests.train.cases import assert_same_weights, shrink
 
 COMMANDS = list(getattr(typer.main.get_command(app), "commands"))  # noqa: B009
@@ -27,6 +29,27 @@ width = 8
 heads = 2
 n_pairs = 1
 ffn_width = 8
+"""
+
+
+TINY_ANY_RANK = """
+name = "tiny"
+kind = "any-rank"
+n_buckets = 2
+per_kind = 1
+max_rank = 3
+max_size = 14
+n_reference = 8
+n_steps = 2
+lanes = 1
+batch = 4
+n_iter = 4
+truncate = 2
+horizon = 2
+
+[model]
+width = 4
+messages = 2
 """
 
 
@@ -72,7 +95,7 @@ def test_models_as_json_can_be_parsed(capsys):
     cards = json.loads(capsys.readouterr().out)
     assert list(cards) == list(factormer.models())
     for name, card in factormer.models().items():
-        assert cards[name]["config"]["rank"] == card.config.rank
+        assert cards[name]["config"] == asdict(card.config)
         assert cards[name]["version"] == card.version
 
 
@@ -90,11 +113,24 @@ def test_train_writes_weights_with_a_card(config, capsys):
     path = Path("runs/tiny/tiny.safetensors")
     assert f"weights: {path}" in capsys.readouterr().out
     card = read_card(path)
-    assert (card.name, card.config.rank, card.use) == ("tiny", 3, "init")
+    assert (card.name, card.ranks, card.use) == ("tiny", "rank 3", "init")
     assert card.training["finished"]
     assert card.training["steps"] == 8
     assert card.training["options"]["lr"] == 1e-3
     assert len(card.figures) == 2
+
+
+def test_train_serves_the_any_rank_network_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate, "SHAPES", ((8, 7, 2),))
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(TINY_ANY_RANK)
+    assert main(["train", "tiny.toml"]) == 0
+    path = Path("runs/tiny/tiny.safetensors")
+    assert f"weights: {path}" in capsys.readouterr().out
+    card = read_card(path)
+    assert (card.name, card.use, card.ranks) == ("tiny", "accelerator", "any rank")
+    assert card.training["finished"]
+    assert load_any_rank(path).config == card.config
 
 
 def test_train_stopped_goes_on_to_the_same_weights(config, tmp_path, capsys):
@@ -105,7 +141,7 @@ def test_train_stopped_goes_on_to_the_same_weights(config, tmp_path, capsys):
     assert not read_card(parts / "tiny.safetensors").training["finished"]
     assert main(["train", str(config), "--out", str(parts)]) == 0
     assert "stopped at step" not in capsys.readouterr().out
-    networks = [load_model(folder / "tiny.safetensors") for folder in (whole, parts)]
+    networks = [load_factormer(folder / "tiny.safetensors") for folder in (whole, parts)]
     assert_same_weights(*networks)
 
 
@@ -115,7 +151,7 @@ def test_train_begins_from_a_file_of_weights(config, tmp_path):
     text = TINY.replace("lr = 1e-3", 'lr = 0.0\nwarm_start = "first/tiny.safetensors"')
     second.write_text(text.replace('"tiny"', '"second"') + "n_points = 2\n")
     assert main(["train", str(second), "--out", "second"]) == 0
-    first, model = load_model("first/tiny.safetensors"), load_model("second/second.safetensors")
+    first, model = (load_factormer(f"{p}.safetensors") for p in ("first/tiny", "second/second"))
     assert model.config.n_points == 2
     assert torch.equal(model.extract.weight, first.extract.weight)
     assert torch.equal(model.embed.weight[:, 3:], first.embed.weight)

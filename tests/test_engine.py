@@ -11,14 +11,16 @@ import torch
 
 import factormer
 from factormer import Result, Status, factorize
-from factormer.engine import coefficients
 from factormer.nn.zoo import save_model
+from factormer.nnls import Coder
 from factormer.presets import SOLVERS, STARTS
+from factormer.validate import as_matrix
 
 CARDS = factormer.models()
 INITS = ["auto", *STARTS, *(name for name, card in CARDS.items() if card.use == "init")]
 ACCELERATORS = [None, "auto", *(name for name, c in CARDS.items() if c.use == "accelerator")]
-RANK_10 = [{card.use: name} for name, card in CARDS.items()]
+NETWORKS = [{card.use: name} for name, card in CARDS.items()]
+RANK_10 = [{card.use: name} for name, card in CARDS.items() if card.ranks == "rank 10"]
 
 
 def low_rank(m: int = 30, n: int = 25, rank: int = 4, seed: int = 0) -> np.ndarray:
@@ -42,6 +44,10 @@ def assert_feasible(result: Result, shape: tuple[int, int, int]) -> None:
 def assert_same(a: Result, b: Result, *, rtol: float = 1e-7) -> None:
     for one, other in zip(a.factors, b.factors, strict=True):
         torch.testing.assert_close(one.double(), other.double(), rtol=rtol, atol=rtol)
+
+
+def coefficients(data: Any, H: Any) -> torch.Tensor:
+    return Coder.of(torch.as_tensor(H))(as_matrix(data))
 
 
 def run(data: Any = V, rank: int = 4, **options: Any) -> Result:
@@ -244,7 +250,7 @@ def test_unknown_name_is_refused_with_the_names_there_are(option):
     ("option", "use"), [("init", "accelerator"), ("accelerator", "init")], ids=["init", "accel"]
 )
 def test_network_for_another_use_is_refused(option, use, tmp_path):
-    name, card = next((n, c) for n, c in CARDS.items() if c.use == use)
+    name, card = next((n, CARDS[n]) for names in RANK_10 for u, n in names.items() if u == use)
     with pytest.raises(ValueError, match=f"{option} is '{name}'; choose one of "):
         run(rank=10, **{option: name})
     path = tmp_path / "mine.safetensors"
@@ -258,6 +264,21 @@ def test_network_at_another_rank_is_refused_with_what_would_work(names):
     sentence = "rank is 4, but this network serves rank 10 alone; choose rank 10, or .* any rank"
     with pytest.raises(ValueError, match=sentence):
         run(rank=4, **names)
+
+
+@pytest.mark.parametrize("rank", [1, 4, 25, 40])
+@pytest.mark.parametrize("solver", ["auto", "her", "her-admm", "hals"])
+def test_any_rank_network_serves_every_rank(rank, solver):
+    result = run(rank=rank, solver=solver, accelerator="any-rank", max_iter=20)
+    assert_feasible(result, (*V.shape, rank))
+    assert (np.diff(result.trace.rmse[1:]) <= 1e-9 * result.trace.rmse[0]).all()
+
+
+def test_any_rank_network_is_no_start(tmp_path):
+    path = tmp_path / "mine.safetensors"
+    save_model(factormer.load_model("any-rank"), CARDS["any-rank"], path)
+    with pytest.raises(ValueError, match="is an any-rank accelerator; choose a network that serv"):
+        run(init=str(path))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +325,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("names", RANK_10, ids=str)
+@pytest.mark.parametrize("names", NETWORKS, ids=str)
 @pytest.mark.parametrize("matrix", ODD.values(), ids=ODD.keys())
 def test_odd_matrix_gives_finite_feasible_factors_with_a_network(matrix, names):
     assert_feasible(run(matrix, 10, max_iter=2, **names), (*matrix.shape, 10))

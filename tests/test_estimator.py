@@ -64,15 +64,23 @@ def test_fit_finds_the_components_that_fit_transform_finds():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"max_iter": 3, "tol": 0.0}, {"alpha_W": 0.01}, {"solver": "mu"}]
+    "options", [{}, {"max_iter": 200, "tol": 1e-9}, {"alpha_W": 0.01}, {"solver": "mu"}]
 )
 def test_transform_of_the_training_data_is_the_fitted_factor(options):
-    """Converged or not: W is the exact answer to the components."""
+    """Converged or not, where there is a tolerance: W is the exact answer to the components."""
     est = NMF(3, random_state=0, **options)
     W = est.fit_transform(X)
     np.testing.assert_allclose(est.transform(X), W, rtol=1e-10, atol=1e-12)
     sparse = scipy.sparse.csr_array(X)
     np.testing.assert_allclose(est.transform(sparse), W, rtol=1e-9, atol=1e-11)
+
+
+def test_number_of_iterations_alone_leaves_the_factor_of_the_last_one():
+    """With tol = 0 nothing is added to the run: both factors are those of `factorize`."""
+    est = NMF(3, random_state=0, max_iter=5, tol=0.0, order=None, scale=None)
+    W, result = est.fit_transform(X), factorize(X, 3, max_iter=5, tol=0.0)
+    np.testing.assert_array_equal(W, result.W)
+    np.testing.assert_allclose(est.transform(X), W, atol=1e-3 * W.max())
 
 
 def test_components_changed_by_hand_are_seen():

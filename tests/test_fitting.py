@@ -184,7 +184,10 @@ def test_another_process_finds_the_same():
         ({"alpha_W": -1}, "alpha_W is -1; it must be at least 0"),
         ({"alpha_H": "twice"}, "alpha_H is 'twice'; it must be at least 0, or 'same'"),
         ({"l1_ratio": 1.5}, "l1_ratio is 1.5; it must be from 0 to 1"),
-        ({"beta_loss": "kullback-leibler"}, "does not handle beta_loss = 'kullback-leibler'"),
+        (
+            {"beta_loss": "kullback-leibler", "solver": "cd"},
+            "does not handle beta_loss = 'kullback-leibler'",
+        ),
         ({"beta_loss": "chi-square"}, "beta_loss is 'chi-square'; it must be 'frobenius'"),
     ],
 )

@@ -21,7 +21,7 @@ from factormer.initialize import (
     lowrank_svd,
     merge,
     nndsvd,
-    rotation,
+    rotations,
     truncated_svd,
 )
 from factormer.matrix import Dense, LowRank, sketch
@@ -94,27 +94,21 @@ def test_triplets_of_a_factored_matrix_are_those_of_its_product(shape, rng):
 @pytest.mark.parametrize("n_steps", [1, 30])
 @pytest.mark.parametrize("batch", [(), (3,)], ids=str)
 def test_rotation_is_orthogonal(batch, n_steps, rng):
-    R = rotation(draw(rng, *batch, 20, 4) - 0.5, rng, n_steps=n_steps)
+    R = rotations(draw(rng, *batch, 20, 4) - 0.5, rng, n_steps=n_steps, n_tries=2)
     torch.testing.assert_close(R.mT @ R, torch.eye(4, dtype=R.dtype).expand_as(R.mT @ R))
 
 
-def test_the_best_of_several_rotations_goes_on(rng):
-    X = draw(rng, 40, 6) - 0.3
-    few, many = ([negative(X, seed, n_tries=n_tries) for seed in range(12)] for n_tries in (1, 6))
-    assert np.mean(many) < np.mean(few)
-
-
-def negative(X: Tensor, seed: int, *, n_tries: int) -> float:
-    """What a rotation leaves below zero."""
-    rng = torch.Generator().manual_seed(seed)
-    R = rotation(X, rng, n_steps=12, n_tries=n_tries)
-    return float((X @ R).clamp(max=0).square().sum())
+def test_rotations_come_by_what_they_leave_below_zero(rng):
+    X = draw(rng, 3, 40, 6) - 0.3
+    R = rotations(X, rng, n_steps=5, n_tries=6)
+    negative = (X @ R).clamp(max=0).square().sum(dim=(-2, -1))
+    assert (negative.diff(dim=0) >= -1e-6).all()
 
 
 def test_rotation_finds_the_nonnegative_orthant_again(rng):
     X = draw(rng, 200, 4) * (draw(rng, 200, 4) > 0.5)
     turned = X @ torch.linalg.qr(torch.randn(4, 4, generator=rng, dtype=X.dtype)).Q
-    back = turned @ rotation(turned, rng, n_steps=200)
+    back = turned @ rotations(turned, rng, n_steps=200, n_tries=4)[0]
     assert back.clamp(max=0).norm() < 1e-3 * X.norm()
 
 
@@ -127,8 +121,8 @@ def test_rotated_start_draws_from_the_generator_alone(rng):
 
 def test_rotated_start_may_look_at_some_rows_alone(rng):
     problem = Problem(Dense(draw(rng, 60, 3) @ draw(rng, 3, 40)), 3)
-    whole, part = (Rotated(n_rows=count)(problem, rng) for count in (100, 50))
-    assert problem.rmse(part) < 2 * problem.rmse(whole)
+    part = Rotated(n_rows=50)(problem, rng)
+    assert problem.rmse(part) < 0.1 * problem.rmse(Random()(problem, rng))
 
 
 @pytest.mark.parametrize("name", ["small", "large"])

@@ -348,11 +348,11 @@ def test_run_counts_on_from_an_earlier_one(clock):
 
 
 @pytest.mark.parametrize("max_iter", [0, 3])
-def test_run_without_iterations_left_returns_its_start_and_the_error_of_it(max_iter):
+def test_run_without_iterations_left_returns_its_start(max_iter):
     first = Scripted([0.5, 0.6, 0.7, 0.9]).run()
     second = Scripted([0.8, 1.0]).run(max_iter=max_iter, earlier=first.trace)
     assert (second.W.item(), second.status) == (0.8, Status.MAX_ITER)
-    assert second.rmse == pytest.approx(0.2)
+    assert np.isinf(second.rmse)  # not looked at: `solve_in_stages` does where it matters
     assert len(second.trace) == 4
 
 
@@ -365,13 +365,13 @@ def test_run_returns_its_own_best_not_that_of_the_earlier_one():
 
 def stages_of(*limits: int, **options: Any) -> list[Stage]:
     one = Problem(Dense(torch.ones(1, 1, dtype=torch.float64)), 1)
-    return [Stage(one, limit, NEVER, **options) for limit in limits]
+    return [Stage(one, AOADMM(), limit, NEVER, **options) for limit in limits]
 
 
 def test_stages_go_on_from_each_other(problem, rng):
     solver, x0 = AOADMM(), Random()(problem, rng)
     whole = solve(problem, solver, x0, stop=NEVER, max_iter=9)
-    parts = solve_in_stages([Stage(problem, k, NEVER) for k in (2, 5, 9)], solver, x0)
+    parts = solve_in_stages([Stage(problem, solver, k, NEVER) for k in (2, 5, 9)], x0)
     assert parts.n_iter == 9
     np.testing.assert_allclose(parts.trace.rmse, whole.trace.rmse)
     torch.testing.assert_close(parts.factors, whole.factors)
@@ -382,7 +382,7 @@ def test_stage_that_converges_gives_way_to_the_next():
         return Status.CONVERGED
 
     stages = stages_of(9, 4)
-    result = solve_in_stages([stages[0]._replace(stop=at_once), stages[1]], AOADMM(), point(0.5))
+    result = solve_in_stages([stages[0]._replace(stop=at_once), stages[1]], point(0.5))
     assert (result.status, result.n_iter) == (Status.MAX_ITER, 4)
 
 
@@ -395,7 +395,8 @@ def test_error_is_that_on_the_last_problem_even_where_it_is_not_reached(status):
 
     coarse = Problem(Dense(torch.full((1, 1), 3.0).double()), 1)
     last = stages_of(9)[0]._replace(stop=NEVER)
-    result = solve_in_stages([Stage(coarse, 9, rule, exact=False), last], AOADMM(), point(0.5))
+    stages = [Stage(coarse, AOADMM(), 9, rule, exact=False), last]
+    result = solve_in_stages(stages, point(0.5))
     assert (result.status, result.n_iter) == (status, 0)
     assert result.rmse == pytest.approx(0.5)
 
@@ -404,8 +405,9 @@ def test_result_has_the_precision_of_the_last_problem(problem, rng):
     single = Problem(problem.V.to(torch.float32), 3)
     for last in (problem, single):
         for limits in ((2, 4), (4, 4)):
-            stages = [Stage(p, k, NEVER) for p, k in zip((single, last), limits, strict=True)]
-            result = solve_in_stages(stages, HER(), Random()(problem, rng))
+            pairs = zip((single, last), limits, strict=True)
+            stages = [Stage(p, HER(), k, NEVER) for p, k in pairs]
+            result = solve_in_stages(stages, Random()(problem, rng))
             assert result.factors.W.dtype == last.V.dtype
             assert result.n_iter == 4
             assert result.rmse == pytest.approx(last.rmse(result.factors).item(), rel=1e-3)

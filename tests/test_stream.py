@@ -6,8 +6,8 @@ import scipy.sparse
 import torch
 
 from factormer import NMF
+from factormer.penalties import Penalties
 from factormer.stream import Statistics
-from factormer.terms import Terms
 
 draw = np.random.default_rng(0)
 PARTS = draw.exponential(size=(4, 20)) * (draw.random((4, 20)) > 0.5)
@@ -74,7 +74,7 @@ def test_penalties_hold_in_a_stream():
 def test_past_weighs_what_it_is_told():
     H, WtW = torch.rand(5, 2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
     past = Statistics.of_fit(H, 3 * WtW, 7)
-    torch.testing.assert_close(past.update(H, Terms()), H)
+    torch.testing.assert_close(past.update(H, Penalties()), H)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "x"])

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from factormer import presets
+from factormer import general, presets
+from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
-from factormer.nnls import Coder
+from factormer.losses import Beta
+from factormer.observations import observe
+from factormer.penalties import Penalties
 from factormer.problem import Problem
 from factormer.solve import (
     Result,
@@ -28,13 +31,11 @@ from factormer.solve import (
     solve_in_stages,
     watched,
 )
-from factormer.terms import NOTHING, Asked
 from factormer.validate import (
     as_factors,
     as_matrix,
     as_rank,
     as_seed,
-    as_tensor,
     check_limits,
     check_mean,
     like,
@@ -56,29 +57,37 @@ def factorize(
     W: Any = None,
     H: Any = None,
     callback: Callable[[Row], object] | None = None,
-    asked: Asked = NOTHING,
+    loss: str | float = "frobenius",
+    mask: Any = None,
+    weights: Any = None,
+    missing: str | None = None,
+    regularize_W: Any = None,
+    regularize_H: Any = None,
+    symmetric: bool = False,
     watch: Watch | None = None,
 ) -> Result:
-    """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error.
+    """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
 
     Parameters
     ----------
     V : array-like, sparse matrix or tensor, (m, n)
-        Finite, not negative; a tensor of three or more axes is a stack of matrices. Sparse data,
-        scipy's or torch's, is never made dense.
+        Not negative, not infinite; NaN in dense data is an entry that is not known. A tensor of
+        three or more axes is a stack of matrices. Sparse data, scipy's or torch's, is never made
+        dense.
     rank : int
         Number of components r.
     init : str
         "auto", "random", "merged" (more components of chance than wanted, merged in pairs),
-        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "init-r10" or
-        "init-r10-paper" (learned, rank 10), the path of a network of your own, or "custom" with `W`
-        and `H`.
+        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "separable" (rows of V
+        that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank 10), the
+        path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
         of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
-        "auto", None, "accel-r10" (learned, rank 10), or the path of a network of your own.
+        "auto", None, "any-rank" or "accel-r10" (learned; the latter for rank 10 alone), or the path
+        of a network of your own.
     max_iter : int
         Outer iterations at most; one is an update of H and one of W.
     tol : float
@@ -94,9 +103,21 @@ def factorize(
     callback : callable, optional
         Called after each iteration with its row of the trace; Ctrl-C, or a KeyboardInterrupt it
         raises, ends the run with the best point so far.
-    asked : Asked, optional
-        Penalties on the factors, and columns of them that are to stay as the start has them. With
-        penalties the errors of the trace, squared, are twice the loss, a share of each entry.
+    loss : str or float
+        "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
+        these). β ≤ 0 forbids zeros in V.
+    mask : array-like or sparse matrix, (m, n), optional
+        True where an entry of V is known. NaN in V is not known either.
+    weights : array-like or sparse matrix, (m, n), or (m,) for rows, optional
+        How much an entry counts, at least 0; 1/σ² for entries with standard deviations σ. What
+        sparse weights do not store is not known.
+    missing : "zeros", optional
+        Zeros of V are not known (ratings).
+    regularize_W, regularize_H : Penalty or several, optional
+        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free, Fixed.
+        They are added to the loss (half the squared error, or the divergence), in the unit of V.
+    symmetric : bool
+        V ≈ H Hᵀ, for V = Vᵀ.
     watch : callable, optional
         Called after each iteration with the factors and the trace; ends the run where it says True.
 
@@ -109,57 +130,89 @@ def factorize(
     Notes
     -----
     V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
+    With another loss, weights or penalties the solvers are "newton", "mu", "mu-extrapolated",
+    "hals" (squared error alone) and "ao-admm" (any penalty); there is no learned part, and
+    `trace.loss` is the objective (docs/losses.md).
     """
     check_limits(max_iter, tol, time_limit)
     started = time.perf_counter()
-    matrix = as_matrix(V, device=device)
-    problem, mean = Problem(matrix, as_rank(rank), asked).normalized()
-    check_mean(mean)
-    custom = None if W is None and H is None else as_factors(W, H, matrix, problem.rank)
-    engine = presets.solver(solver, accelerator, matrix)
+    matrix, rank = (
+        observe(V, mask=mask, weights=weights, missing=missing, device=device),
+        as_rank(rank),
+    )
+    custom = None if W is None and H is None else as_factors(W, H, matrix, rank)
+    penalties = (
+        Penalties.of(regularize_W, "regularize_W"),
+        Penalties.of(regularize_H, "regularize_H"),
+    )
+    special = general.objective(matrix, rank, Beta.of(loss), *penalties)
     rules: list[StopRule] = [Stationary(tol)]
     if time_limit is not None:
         rules.append(TimeBudget(time_limit, since=started))
+    if special is not None or symmetric:
+        if special is not None and symmetric:
+            raise ValueError(
+                "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
+                "missing and regularize_W, regularize_H"
+            )
+        if accelerator not in (None, "auto"):
+            raise ValueError(
+                f"accelerator is {accelerator!r}, which serves the plain squared error alone; with "
+                "another loss, unknown entries, weights, penalties or symmetry leave it out"
+            )
+        with torch.no_grad(), threads():
+            result = general.run(
+                special or Problem(matrix, rank),
+                init=init,
+                name=solver,
+                custom=custom,
+                is_symmetric=symmetric,
+                rules=rules,
+                max_iter=max_iter,
+                rng=_generator(as_seed(random_state)),
+                started=started,
+                callback=callback,
+                watch=watch,
+            )
+        return replace(result, as_given=like(V))
+    problem, mean = Problem(matrix, rank).normalized()
+    check_mean(mean)
+    engine = presets.solver(solver, accelerator, matrix)
     if watch is not None:
-        rules.append(watched(watch, mean))
+        rules.append(watched(watch, mean, mean))
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
-        stages = [Stage(problem, max_iter, any_of(*rules))]
-        free = asked.H.fixed is None and not presets.is_network(init)
-        if solver == "auto" and accelerator in (None, "auto") and free:
+        stages = [Stage(problem, engine, max_iter, any_of(*rules))]
+        if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
             single = presets.in_single_precision(problem)
             if single is not None:
-                stages.insert(0, Stage(single, max_iter, any_of(*rules, Rounding())))
-            coarse = presets.compressed(problem, rng, max_iter=max_iter)
+                stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))
+            coarse = presets.compressed(problem, rng, max_iter=max_iter, read=single)
             if coarse is not None:
-                stages.insert(0, Stage(*coarse, any_of(*rules, Stalled()), exact=False))
+                sketched, n_iter = coarse
+                rule = any_of(*rules, Stalled())
+                stages.insert(0, Stage(sketched, engine, n_iter, rule, exact=False))
+        first = stages[0].problem
         start = presets.initializer(
-            init,
-            stages[0].problem.V,
-            problem.rank,
-            None if custom is None else custom.scale(1 / mean),
+            init, first.V, problem.rank, None if custom is None else custom.scale(1 / mean)
         )
+        x0, *others = presets.candidates(start, first, rng)
+        if others:
+            stages[0] = stages[0]._replace(solver=Tournament(engine, tuple(others)))
         result = solve_in_stages(
             stages,
-            engine,
-            start(stages[0].problem, rng),
+            x0,
             started=started,
             stride=1 if watch else 10 if tol or time_limit else 500,
             callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
         )
-    error = result.error if problem.is_plain else problem.rmse(result.factors).double()
     return Result(
         result.factors.scale(mean),
         result.status,
         result.trace.scaled(mean),
-        mean * error,
+        mean * result.error,
         as_given=like(V),
     )
-
-
-def coefficients(V: Any, H: Any) -> Tensor:
-    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, exactly (eq. 8, transposed)."""
-    return Coder.of(as_tensor(H, name="H", device=None))(as_matrix(V))
 
 
 def starting_point(
@@ -170,7 +223,7 @@ def starting_point(
     device: str | None = None,
     random_state: int | None = 0,
 ) -> tuple[Any, Any]:
-    """The start W (m, r), H (n, r) that `factorize` would take for this `init`, and no iteration.
+    """The start W (m, r), H (n, r) that this `init` gives, and no iteration.
 
     Arrays of the kind that V is, as `Result.W` and `Result.H` are.
     """

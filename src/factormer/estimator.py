@@ -5,51 +5,50 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from factormer import persistence
 from factormer.engine import starting_point
 from factormer.factors import Factors
-from factormer.fitting import fit, learn, make_plan, warn_where_it_matters
-from factormer.matrix import Dense, Sparse
-from factormer.nnls import Coder
-from factormer.options import Known, Penalties, check_forgetting, rank_of
+from factormer.fitting import (
+    Coders,
+    coefficients,
+    copied,
+    fit,
+    is_least_squares,
+    learn,
+    make_plan,
+    reconstruction_error,
+    warn_where_it_matters,
+)
+from factormer.matrix import Dense, Matrix, Sparse
+from factormer.options import (
+    Asked,
+    Known,
+    check_forgetting,
+    check_streamable,
+    loss_of,
+    rank_of,
+)
 from factormer.progress import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
+from factormer.reading import is_tensor, read, validated
 from factormer.solve import Result
 from factormer.stream import Statistics
 from factormer.validate import as_matrix, as_tensor, like
-
-_SPARSE = ("csr", "csc", "coo")
-_FLOATS = [np.float64, np.float32]
-
-
-class Kept(NamedTuple):
-    """A coder, which takes longer to make than to use once, and what it was made for."""
-
-    components: Any
-    penalties: Penalties
-    coder: Coder
-
-    def serves(self, components: Any, penalties: Penalties) -> bool:
-        """Whether these are still the same."""
-        if penalties != self.penalties or type(components) is not type(self.components):
-            return False
-        equal = torch.equal if _is_tensor(components) else np.array_equal
-        return bool(equal(components, self.components))
 
 
 class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Nonnegative matrix factorization X ≈ W @ components_, W and components_ ≥ 0.
 
     It minimises, with H = components_ and scikit-learn's meaning of each letter,
-    ½‖X − WH‖² + alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²)
+    d(X, WH) + alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²)
     + alpha_H·n_samples·(l1_ratio·‖H‖₁ + ½(1 − l1_ratio)·‖H‖²).
 
     Parameters
@@ -61,14 +60,21 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         the rank is above min(n_samples, n_features).
     solver : str
         As in `factorize`; also scikit-learn's "cd", coordinate descent, which here is "hals".
-    beta_loss : {"frobenius", 2}
-        The squared error.
+    beta_loss : str or float
+        d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
+        β-divergence, which 2, 1 and 0 are.
     tol, max_iter, accelerator, time_limit, device
         As in `factorize`.
     random_state : int, RandomState or None
         Seed of the random choices; None draws one from numpy's.
     alpha_W, alpha_H, l1_ratio : float
         The penalties; alpha_H "same" is alpha_W.
+    regularize_W, regularize_H : Penalty or several, optional
+        Of `factormer.penalties`, on W and on components_ᵀ: rows are samples, and features.
+    symmetric : bool
+        X ≈ H Hᵀ, for X = Xᵀ.
+    missing : {"nan", "zeros"}, optional
+        Which entries of X are not known; by default all are, and NaN is refused.
     verbose : int
         Above 0: show a bar with the iterations and the error.
     shuffle : bool
@@ -83,8 +89,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     order : {"share", None}
         Components by the size ‖w_c‖·‖h_c‖ of their part, the largest first; None: as they came.
     scale : {"balanced", "sum", None}
-        Components with ‖w_c‖ = ‖h_c‖ (up to the last correction of W), or of sum 1; None: as they
-        came. Given starts keep order and scale, and penalties have a scale of their own.
+        Components with ‖w_c‖ = ‖h_c‖, or of sum 1; None: as they came. Given starts keep order
+        and scale, and penalties have a scale of their own.
     forget_factor : float
         Weight that `partial_fit` leaves to the past, above 0 and at most 1.
     callback : callable, optional
@@ -97,16 +103,18 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     n_components_, n_features_in_, feature_names_in_
         As in scikit-learn.
     reconstruction_err_ : float
-        Frobenius norm of X − W @ components_.
+        √(2 d(X, W @ components_)): for the squared error the Frobenius norm of the difference.
     n_iter_ : int
         Outer iterations made.
     trace_ : Trace
-        Error by iteration; plots itself. Its squares hold the penalties, where there are any.
+        Error by iteration; plots itself. With another loss or penalties, √(2·objective / entries).
     status_ : Status
         Why the iterations ended.
     result_ : Result
         Both factors, status and trace.
     """
+
+    n_features_in_: int
 
     def __init__(
         self,
@@ -121,6 +129,10 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         alpha_W: Any = 0.0,
         alpha_H: Any = "same",
         l1_ratio: Any = 0.0,
+        regularize_W: Any = None,
+        regularize_H: Any = None,
+        symmetric: bool = False,
+        missing: str | None = None,
         verbose: int = 0,
         shuffle: bool = False,
         accelerator: str | None = "auto",
@@ -144,6 +156,10 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.alpha_W = alpha_W
         self.alpha_H = alpha_H
         self.l1_ratio = l1_ratio
+        self.regularize_W = regularize_W
+        self.regularize_H = regularize_H
+        self.symmetric = symmetric
+        self.missing = missing
         self.verbose = verbose
         self.shuffle = shuffle
         self.accelerator = accelerator
@@ -157,44 +173,52 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.forget_factor = forget_factor
         self.callback = callback
 
-    def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> NMF:
-        """Learn the components of X."""
-        self._fit(X, W, H)
+    def fit(
+        self, X: Any, y: Any = None, W: Any = None, H: Any = None,
+        mask: Any = None, weights: Any = None, sigma: Any = None,
+    ) -> NMF:  # fmt: skip
+        """Learn the components of X; see `fit_transform`."""
+        self._fit(X, W, H, mask, weights, sigma)
         return self
 
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, X: Any, y: Any = None, W: Any = None, H: Any = None
-    ) -> Any:
+        self, X: Any, y: Any = None, W: Any = None, H: Any = None,
+        mask: Any = None, weights: Any = None, sigma: Any = None,
+    ) -> Any:  # fmt: skip
         """Learn the components of X and return W, which is what `transform` would return.
 
-        With init="custom", W (n_samples, n_components) and H (n_components, n_features) are the
-        start, oriented as in scikit-learn.
+        Unless tol is 0, or time ran out: then it is the W of the last iteration. With
+        init="custom", W (n_samples, n_components) and H (n_components, n_features) are the start,
+        oriented as in scikit-learn. `mask` is true where X is known; `weights` say how much an
+        entry, or a row, counts; `sigma` are standard deviations, which stand for weights 1/σ².
         """
-        return self._fit(X, W, H)
+        return self._fit(X, W, H, mask, weights, sigma)
 
     @with_callbacks
-    def _fit(self, X: Any, W: Any, H: Any) -> Any:
-        X = self._validated(X, reset=True)
-        V = as_matrix(X, device=self.device)
+    def _fit(
+        self, X: Any, W: Any = None, H: Any = None,
+        mask: Any = None, weights: Any = None, sigma: Any = None,
+    ) -> Any:  # fmt: skip
+        X, V = read(self, X, mask, weights, sigma, reset=True)
         plan = make_plan(self, V, W, H, getattr(self, "components_", None), self._seed())
         hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
         with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
             watch = all_of(look, None if hooks is None else hooks.look)
-            result, coder = fit(V, replace(plan, watch=watch))
-        x = Factors(*(F.to(X.device) for F in result.factors)) if _is_tensor(X) else result.factors
+            result = fit(V, replace(plan, watch=watch))
+        x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
         self.result_: Result = replace(result, factors=x, as_given=like(X))
         self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
-        self._store(self.result_.H, coder, float(result.rmse) * math.sqrt(math.prod(V.shape)))
-        self._past = (x.W.double().mT @ x.W.double(), V.shape[0])
+        self._store(self.result_.H, reconstruction_error(V, result, plan))
+        self._past: tuple[torch.Tensor, int] | None = None
         self._stream: Statistics | None = None
         if hooks is not None:
             hooks.end()
         warn_where_it_matters(V, result, plan)
         return self.result_.W
 
-    def _store(self, H: Any, coder: Coder, error: float) -> None:
-        self.components_ = _copy(H.T)
-        self._coder = Kept(_copy(H.T), self._penalties(), coder)
+    def _store(self, H: Any, error: float) -> None:
+        self.components_ = copied(H.T)
+        self._coders = Coders()
         self.n_components_ = self.components_.shape[0]
         self.reconstruction_err_ = error
 
@@ -208,61 +232,33 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return int(seed)  # which is used as it is: that is faster
         return int(check_random_state(seed).randint(2**31 - 1))
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        """X as floating numbers; plain arrays and tensors are only looked at by the engine."""
-        checked: Any = X
-        if _is_tensor(X):
-            if X.dim() != 2:
-                raise ValueError(
-                    f"X has shape {tuple(X.shape)}; it must be one matrix, samples by features "
-                    "(factorize takes stacks of matrices)"
-                )
-            self._check_width(X.shape[1], reset)
-            return X
-        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size
-        if plain and (reset or not hasattr(self, "feature_names_in_")):
-            self._check_width(X.shape[1], reset)
-            return X
-        return validate_data(self, checked, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset)
+    def transform(self, X: Any, mask: Any = None, weights: Any = None, sigma: Any = None) -> Any:
+        """The W that fits X ≈ W @ components_ best, under the loss and what is asked of W.
 
-    def _check_width(self, n_features: int, reset: bool) -> None:
-        if reset:
-            vars(self).pop("feature_names_in_", None)  # of an earlier fit
-            self.n_features_in_ = n_features
-        elif n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {n_features} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
-
-    def transform(self, X: Any) -> Any:
-        """The W ≥ 0 that fits X ≈ W @ components_ best, exactly, and with the penalty on W."""
+        Exact for the squared error; by iterations, to eight digits of the gradient, for other
+        losses, unknown entries and constraints. `mask`, `weights` and `sigma` as in `fit`.
+        """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        W = self._coder_now()(as_matrix(X, device=self.device))
-        return W.to(X.device) if _is_tensor(X) else like(X)(W)
+        X, V = read(self, X, mask, weights, sigma, reset=False)
+        W = self._coefficients(V)
+        return W.to(X.device) if is_tensor(X) else like(X)(W)
 
-    def _coder_now(self) -> Coder:
-        """That of the fit, unless components or penalties were changed by hand since."""
-        kept = getattr(self, "_coder", None)
-        if kept is not None and kept.serves(self.components_, self._penalties()):
-            return kept.coder
-        return self._make_coder()
-
-    def _make_coder(self) -> Coder:
+    def _coefficients(self, V: Matrix) -> torch.Tensor:
+        loss, asked = loss_of(self.beta_loss, self.solver), Asked.read(self)
+        on_w = asked.on_W(self.n_features_in_)
+        if is_least_squares(V, loss, on_w):
+            coders = getattr(self, "_coders", None) or Coders()
+            return coders.coder(self.components_, asked)(V)
         H = as_tensor(self.components_, name="components_", device=None).mT
-        return Coder.of(H, self._penalties().on_W(self.n_features_in_))
-
-    def _penalties(self) -> Penalties:
-        return Penalties.read(self.alpha_W, self.alpha_H, self.l1_ratio)
+        return coefficients(V, H.to(V.device, V.dtype), loss, on_w)
 
     def inverse_transform(self, X: Any) -> Any:
         """The data that coefficients X stand for, X @ components_."""
         check_is_fitted(self)
         H: Any = self.components_
-        if _is_tensor(X):
+        if is_tensor(X):
             return X @ torch.as_tensor(H, dtype=X.dtype, device=X.device)
-        H = H.cpu().numpy() if _is_tensor(H) else H
+        H = H.cpu().numpy() if is_tensor(H) else H
         return X @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
 
     def partial_fit(self, X: Any, y: Any = None) -> NMF:
@@ -271,20 +267,21 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         The first batch is fitted as by `fit`, or gives only a start where it has fewer rows than
         there are components; and what was fitted before counts as a batch. After that W is exact
         for the batch, and the components follow (`factormer.stream`); `forget_factor` is the weight
-        that the past keeps.
+        that the past keeps. For the squared error, with alpha_W and alpha_H at most.
         """
         check_forgetting(self.forget_factor)
+        check_streamable(self)
         first = not hasattr(self, "components_")
         if first:
-            X = self._validated(X, reset=True)
+            X = validated(self, X, reset=True)
             rank = rank_of(self.n_components, X.shape[1], None)
             if X.shape[0] >= rank:
-                self._fit(X, None, None)
+                self._fit(X)
                 self.n_steps_ = 1
                 return self
             self._begin(X, rank)
         else:
-            X = self._validated(X, reset=False)
+            X = validated(self, X, reset=False)
         self._learn(X, as_matrix(X, device=self.device))
         return self
 
@@ -293,26 +290,31 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         V = as_matrix(X, device=self.device)
         _, H = starting_point(V, rank, init="random", random_state=self._seed())
         known = Known.read(self.fixed_components, rank, X.shape[1], None)
-        if known is not None:
-            H[:, known.mask] = known.rows.mT.to(H)
+        H = Asked.read(self).on_H(X.shape[0], known).placed(H)
         self._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)
         self._stream = None
-        self._store(_like(X, H), Coder.of(H, self._penalties().on_W(X.shape[1])), math.nan)
+        self._store(_like(X, H), math.nan)
 
     def _learn(self, X: Any, V: Dense | Sparse) -> None:
         H = as_tensor(self.components_, name="components_", device=str(V.device)).mT
         if self._stream is None:
-            WtW, m = self._past
+            WtW, m = self._before()
             self._stream = Statistics.of_fit(H.double(), WtW.to(H.device), m)
         rank, n = self.components_.shape
         known = Known.read(self.fixed_components, rank, n, self.components_)
-        fixed = None if known is None else known.mask.to(H.device)
-        H, coder, error, self._stream = learn(
-            V, H, self._coder_now(), self._stream, self._penalties(), fixed, self.forget_factor
+        H, error, self._stream = learn(
+            V, H, self._stream, Asked.read(self), known, self.forget_factor
         )
-        self._store(_like(X, H), coder, error)
+        self._store(_like(X, H), error)
         self.n_steps_ = getattr(self, "n_steps_", 0) + 1
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+
+    def _before(self) -> tuple[torch.Tensor, int]:
+        """WᵀW and the number of rows of the fit that a stream goes on from."""
+        if self._past is None:
+            W = self.result_.factors.W.double()
+            self._past = (W.mT @ W, len(W))
+        return self._past
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as one safetensors file: numbers and JSON text, no code."""
@@ -324,24 +326,17 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Read a model that `save` wrote; nothing in the file is ever run."""
         model = cls()
         persistence.load_into(model, Path(path))
-        model._coder = Kept(_copy(model.components_), model._penalties(), model._make_coder())
+        model._coders = Coders()
         return model
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "nan"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
-def _is_tensor(X: Any) -> bool:
-    return isinstance(X, torch.Tensor)
-
-
 def _like(X: Any, F: torch.Tensor) -> Any:
-    return F.to(X.device) if _is_tensor(X) else like(X)(F)
-
-
-def _copy(array: Any) -> Any:
-    return array.clone(memory_format=torch.contiguous_format) if _is_tensor(array) else array.copy()
+    return F.to(X.device) if is_tensor(X) else like(X)(F)

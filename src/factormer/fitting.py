@@ -11,32 +11,36 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from factormer import general
 from factormer.canonical import balanced, by_share, summing_to_one
-from factormer.engine import factorize, starting_point
+from factormer.engine import factorize
 from factormer.factors import Factors
-from factormer.matrix import Dense, Sparse
+from factormer.losses import Beta
+from factormer.matrix import Dense, Matrix, Sparse
 from factormer.nnls import Coder
+from factormer.objective import Objective
 from factormer.options import (
     ORDERS,
     SCALES,
+    Asked,
     Known,
-    Penalties,
     check_choice,
     check_count,
-    check_loss,
+    check_poles,
     init_of,
+    loss_of,
     rank_of,
     solver_of,
     start_array,
 )
+from factormer.penalties import Penalties
 from factormer.problem import Problem
 from factormer.solve import Result, Status, Watch
 from factormer.stream import Statistics
-from factormer.terms import Asked
 from factormer.trace import Row, Trace
 from factormer.validate import as_tensor, check_limits
 
@@ -58,19 +62,21 @@ class Plan:
     time_limit: float | None
     seed: int
     n_init: int
-    asked: Asked
-    known: Known | None
+    loss: Beta
+    on_w: Penalties
+    on_h: Penalties
+    symmetric: bool
     order: str | None
     scale: str | None
     start: Factors | None
     callback: Callable[[Row], object] | None
-    watch: Watch | None
+    watch: Watch | None = None
 
 
-def make_plan(options: Any, V: Dense | Sparse, W: Any, H: Any, before: Any, seed: int) -> Plan:
+def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -> Plan:
     """Read the parameters of an estimator; `before` are its components, to go on from if asked."""
     m, n = V.shape
-    check_loss(options.beta_loss, options.solver)
+    loss, asked = loss_of(options.beta_loss, options.solver), Asked.read(options)
     check_limits(options.max_iter, options.tol, options.time_limit)
     check_choice("order", options.order, ORDERS)
     check_choice("scale", options.scale, SCALES)
@@ -88,26 +94,23 @@ def make_plan(options: Any, V: Dense | Sparse, W: Any, H: Any, before: Any, seed
     warm = options.warm_start and before is not None and tuple(before.shape) == (rank, n)
     if warm and H is None:
         H, custom = before, True
-    start = None
     known = Known.read(options.fixed_components, rank, n, H if custom else None)
-    if custom:
-        rows = as_tensor(start_array(H, (rank, n), "H"), name="H", device=None)
-        right = rows.mT.to(V.device, V.dtype)
-        if W is None and (warm or known is not None):
-            left = torch.zeros(m, rank, dtype=V.dtype)  # it is made exact
-        else:
-            left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
-        start = Factors(left.to(right), right)
-    penalties = Penalties.read(options.alpha_W, options.alpha_H, options.l1_ratio)
-    fixed = None if known is None else known.mask.to(V.device)
-    asked = penalties.asked((m, n), fixed)
-    if start is not None and warm and known is None:
-        start = Factors(Coder.of(start.H, asked.W)(V), start.H)
     if known is not None and options.accelerator not in (None, "auto"):
         raise ValueError(
             f"accelerator is {options.accelerator!r}, and networks move every component; with "
             "fixed_components choose accelerator=None"
         )
+    on_w, on_h = asked.on_W(n), asked.on_H(m, known)
+    check_poles(V, loss)
+    start = None
+    if custom:
+        rows = as_tensor(start_array(H, (rank, n), "H"), name="H", device=None)
+        right = rows.mT.to(V.device, V.dtype)
+        if W is None and (warm or known is not None):
+            left = coefficients(V, right, loss, on_w)
+        else:
+            left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
+        start = Factors(left.to(right), right)
     init = "custom" if custom else init_of(options.init, rank, (m, n))
     return Plan(
         rank=rank,
@@ -119,30 +122,44 @@ def make_plan(options: Any, V: Dense | Sparse, W: Any, H: Any, before: Any, seed
         time_limit=None if options.time_limit is None else float(options.time_limit),
         seed=seed,
         n_init=options.n_init,
-        asked=asked,
-        known=known,
+        loss=loss,
+        on_w=on_w,
+        on_h=on_h,
+        symmetric=bool(options.symmetric),
         order=options.order,
         scale=options.scale,
         start=start,
         callback=options.callback,
-        watch=None,
     )
 
 
-def fit(V: Dense | Sparse, plan: Plan) -> tuple[Result, Coder]:
-    """The best of the restarts, W being exact for its H; and what transforms new rows."""
-    started, best, least = time.perf_counter(), None, math.inf
+def coefficients(
+    V: Matrix, H: Float[Tensor, "n r"], loss: Beta, on_w: Penalties, W: Tensor | None = None
+) -> Float[Tensor, "m r"]:
+    """The best W for V and H: exact for least squares, else by iterations from W or from equals."""
+    if is_least_squares(V, loss, on_w):
+        return Coder.of(H, *(on_w.elastic or ()))(V)
+    return general.code(V, H, loss, on_w, W)
+
+
+def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
+    """Whether W is the answer to a nonnegative least-squares problem, with L1 and L2 at most."""
+    return loss.beta == 2 and on_w.elastic is not None and isinstance(V, Dense | Sparse)
+
+
+def fit(V: Matrix, plan: Plan) -> Result:
+    """The best of the restarts, tidied up."""
+    started, best = time.perf_counter(), None
     for init, seed in _restarts(plan):
         result = _once(V, plan, init, seed, started)
-        loss = float(result.rmse) if plan.asked.has_no_penalty else result.trace.rmse[-1]
-        if best is None or loss < least:
-            best, least = result, loss
+        if best is None or result.rmse < best.rmse:
+            best = result
         late = plan.time_limit and time.perf_counter() - started >= plan.time_limit
         if late or result.status is Status.INTERRUPTED:
             best = replace(best, status=result.status if not late else Status.TIME_LIMIT)
             break
     assert best is not None
-    return _tidy(V, best, plan)
+    return _tidy(_settled(V, best, plan), plan)
 
 
 def _restarts(plan: Plan) -> Iterator[tuple[Any, int]]:
@@ -153,103 +170,146 @@ def _restarts(plan: Plan) -> Iterator[tuple[Any, int]]:
         yield ("random" if plan.init in _DETERMINED else plan.init), int(seed)
 
 
-def _once(V: Dense | Sparse, plan: Plan, init: Any, seed: int, started: float) -> Result:
+def _once(V: Matrix, plan: Plan, init: Any, seed: int, started: float) -> Result:
     start = plan.start if init == "custom" else None
-    if plan.known is not None:
-        start, init = _around(V, plan, init, seed, start), "custom"
     left = None
     if plan.time_limit is not None:
         left = max(plan.time_limit - (time.perf_counter() - started), 1e-9)
-    all_known = plan.known is not None and bool(plan.known.mask.all())
     result = factorize(
         V,
         plan.rank,
         init=init,
         solver=plan.solver,
         accelerator=plan.accelerator,
-        max_iter=0 if all_known else plan.max_iter,
+        max_iter=0 if plan.on_h.is_settled else plan.max_iter,
         tol=plan.tol,
         time_limit=left,
         random_state=seed,
         W=None if start is None else start.W,
         H=None if start is None else start.H,
         callback=plan.callback,
-        asked=plan.asked,
+        loss=plan.loss.beta,
+        regularize_W=plan.on_w.terms,
+        regularize_H=plan.on_h.terms,
+        symmetric=plan.symmetric,
         watch=plan.watch,
     )
-    return replace(result, status=Status.CONVERGED) if all_known else result
+    return replace(result, status=Status.CONVERGED) if plan.on_h.is_settled else result
 
 
-def _around(V: Dense | Sparse, plan: Plan, init: Any, seed: int, start: Factors | None) -> Factors:
-    """A start with the known components in their places, and W exact for it."""
-    assert plan.known is not None
-    rows, mask = (t.to(V.device) for t in plan.known)
-    H = torch.empty(V.shape[1], plan.rank, dtype=V.dtype, device=V.device)
-    free = int((~mask).sum())
-    if start is not None:
-        H = start.H.to(H).clone()
-    elif free:
-        _, found = starting_point(V, free, init=init, random_state=seed)
-        H[:, ~mask] = found
-    H[:, mask] = rows.mT.to(H)
-    return Factors(Coder.of(H, plan.asked.W)(V), H)
+def _settled(V: Matrix, result: Result, plan: Plan) -> Result:
+    """Make W the best for its components, which is what `transform` would find.
+
+    Not where a number of iterations was asked for (tol = 0), where time ran out or somebody
+    interrupted: then W is what the last iteration left. Nor where W and H are one factor.
+    """
+    over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or plan.symmetric
+    fixed = plan.on_h.is_settled
+    if not fixed and (over or not plan.tol or not result.n_iter):
+        return result
+    W, H = result.factors
+    x = Factors(coefficients(V, H, plan.loss, plan.on_w, W), H)
+    return replace(result, factors=x, error=rmse(V, x, plan))
 
 
-def _tidy(V: Dense | Sparse, result: Result, plan: Plan) -> tuple[Result, Coder]:
-    """Bring components into order and scale, and make W the exact answer to them.
+def _tidy(result: Result, plan: Plan) -> Result:
+    """Bring components into order and scale.
 
-    A start that the user gave keeps its order and scale, and penalties have a scale of their own.
-    Where time ran out, or somebody interrupted, W is left as it is.
+    A start that the user gave, and known components, keep theirs; penalties have a scale of their
+    own, and so has a factor that stands for both.
     """
     x = result.factors
-    if plan.start is None and plan.known is None:
-        if plan.order is not None:
-            order = by_share(x)
-            x = Factors(x.W[:, order], x.H[:, order])
-        if plan.scale is not None and plan.asked.has_no_penalty:
-            x = balanced(x) if plan.scale == "balanced" else summing_to_one(x)
-    if plan.known is not None:
-        rows, mask = (t.to(V.device) for t in plan.known)
-        x = Factors(x.W, x.H.clone())
-        x.H[:, mask] = rows.mT.to(x.H)
-    coder, known = Coder.of(x.H, plan.asked.W), plan.known is not None
-    if result.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or not (result.n_iter or known):
-        return replace(result, factors=x), coder
-    x = Factors(coder(V), x.H)
-    return replace(result, factors=x, error=rmse(V, x)), coder
+    if plan.start is not None or plan.on_h.fixed is not None:
+        return _placed(result, plan)
+    if plan.order is not None:
+        order = by_share(x)
+        x = Factors(x.W[:, order], x.H[:, order])
+    if plan.scale is not None and plan.on_w.is_plain and plan.on_h.is_plain and not plan.symmetric:
+        x = balanced(x) if plan.scale == "balanced" else summing_to_one(x)
+    return replace(result, factors=x)
+
+
+def _placed(result: Result, plan: Plan) -> Result:
+    """Known components to their last digit: scaling V and back has changed it."""
+    W, H = result.factors
+    return replace(result, factors=Factors(W, plan.on_h.placed(H)))
+
+
+class Coders:
+    """The coder of the components in hand, kept since it takes longer to make than to use once."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, Asked, Coder] | None = None
+
+    def coder(self, components: Any, asked: Asked) -> Coder:
+        """That of the last time, unless components or penalties were changed since."""
+        if self._kept is None or not self._serves(components, asked):
+            H = as_tensor(components, name="components_", device=None).mT
+            coder = Coder.of(H, *(asked.on_W(len(H)).elastic or ()))
+            self._kept = (copied(components), asked, coder)
+        return self._kept[2]
+
+    def _serves(self, components: Any, asked: Asked) -> bool:
+        assert self._kept is not None
+        before, then, _ = self._kept
+        if asked != then or type(components) is not type(before):
+            return False
+        equal = torch.equal if isinstance(components, Tensor) else np.array_equal
+        return bool(equal(components, before))
+
+
+def copied(array: Any) -> Any:
+    """The same numbers elsewhere, by rows."""
+    if isinstance(array, Tensor):
+        return array.clone(memory_format=torch.contiguous_format)
+    return array.copy()
 
 
 def learn(
     V: Dense | Sparse,
     H: Float[Tensor, "n r"],
-    coder: Coder,
     past: Statistics,
-    penalties: Penalties,
-    fixed: Bool[Tensor, " r"] | None,
+    asked: Asked,
+    known: Known | None,
     kept: float | int,
-) -> tuple[Float[Tensor, "n r"], Coder, float, Statistics]:
-    """Go on from H with a batch of rows: the new H, its coder, ‖W Hᵀ − V‖ of the batch, the past.
+) -> tuple[Float[Tensor, "n r"], float, Statistics]:
+    """Go on from H with a batch of rows: the new H, ‖W Hᵀ − V‖ of the batch, and the past.
 
     W is exact for the batch and H; then H follows, `past` having the weight `kept`.
     """
-    past = past.after(V.to(torch.float64), coder(V).double(), kept)
-    H = past.update(H.double(), penalties.on_H(past.n_rows, fixed)).to(V.dtype)
-    coder = Coder.of(H, penalties.on_W(V.shape[1]))
-    error = float(rmse(V, Factors(coder(V), H))) * math.sqrt(math.prod(V.shape))
-    return H, coder, error, past
+    l1, l2 = asked.on_W(V.shape[1]).elastic or (0.0, 0.0)
+    past = past.after(V.to(torch.float64), Coder.of(H, l1, l2)(V).double(), kept)
+    on_h = asked.on_H(past.n_rows, known)
+    H = on_h.placed(past.update(H.double(), on_h).to(V.dtype))
+    x = Factors(Coder.of(H, l1, l2)(V), H)
+    return H, float(_plain_rmse(V, x)) * math.sqrt(math.prod(V.shape)), past
 
 
-def rmse(V: Dense | Sparse, x: Factors) -> Float[Tensor, ""]:
+def rmse(V: Matrix, x: Factors, plan: Plan) -> Float[Tensor, ""]:
+    """What a trace holds, at x: √(2·objective / entries)."""
+    problem = general.objective(V, plan.rank, plan.loss, plan.on_w, plan.on_h)
+    return _plain_rmse(V, x) if problem is None else problem.rmse(x)
+
+
+def _plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
     """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
     problem = Problem(V, x.W.shape[1])
     mean, root = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25
     if mean and not 1 / root < mean < root:
         problem, unit = problem.normalized()
-        return unit * rmse(problem.V, x.scale(1 / unit))  # type: ignore[arg-type]
-    return (problem.sq_error(x) / (V.shape[0] * V.shape[1])).sqrt()
+        return unit * _plain_rmse(problem.V, x.scale(1 / unit))
+    return (problem.sq_error(x) / problem.size()).sqrt()
 
 
-def warn_where_it_matters(V: Dense | Sparse, result: Result, plan: Plan) -> None:
+def reconstruction_error(V: Matrix, result: Result, plan: Plan) -> float:
+    """√(2 Σ ω d(X, W H)), as scikit-learn has it: ‖X − W H‖ for the squared error."""
+    if general.objective(V, plan.rank, plan.loss, plan.on_w, plan.on_h) is None:
+        return float(result.rmse) * math.sqrt(math.prod(V.shape))
+    fit = Objective(V, plan.rank, plan.loss).fit(result.factors)
+    return math.sqrt(2 * max(float(fit), 0.0))
+
+
+def warn_where_it_matters(V: Matrix, result: Result, plan: Plan) -> None:
     """Warn of an end before convergence, if the error was still falling visibly."""
     if result.status is Status.INTERRUPTED:
         warnings.warn(
@@ -267,6 +327,6 @@ def warn_where_it_matters(V: Dense | Sparse, result: Result, plan: Plan) -> None
         )
 
 
-def _falling(V: Dense | Sparse, trace: Trace) -> bool:
+def _falling(V: Matrix, trace: Trace) -> bool:
     errors, size = trace.rmse[-1 - _LAST :], float(V.sq_norm()) / math.prod(V.shape)
     return bool(errors[0] - errors[-1] > _VISIBLE * math.sqrt(size))

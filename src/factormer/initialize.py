@@ -17,7 +17,7 @@ from factormer.problem import Problem
 from factormer.solvers.hals import HALS
 
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
-_FEW_ROWS = 1024  # of X, that tell one rotation of chance from another
+_FEW_ROWS = 512  # that tell where a rotation should go at first
 _EXACT = 200  # sides up to which all singular vectors are cheap
 
 
@@ -167,33 +167,45 @@ class Rotated:
 
     n_steps: int = 30
     n_rows: int = 4096
+    n_tries: int = 4
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        return self.candidates(problem, rng)[0]
+
+    def candidates(self, problem: Problem, rng: torch.Generator) -> list[Factors]:
+        """Starts from several rotations of chance, the most nonnegative first."""
         V = problem.V
         U, S, Z = truncated_svd(V, problem.rank, rng)
         root = S.sqrt()[..., None, :]
         X = torch.cat([U * root, Z * root], dim=-2)
-        R = rotation(_some_rows(X, self.n_rows, rng), rng, n_steps=self.n_steps)
-        W, H = (X @ R).clamp(min=0).split([U.shape[-2], Z.shape[-2]], dim=-2)
-        W, H = (complete(F, problem, rng) for F in (W, H))
-        return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
+        some = _some_rows(X, self.n_rows, rng)
+        R = rotations(some, rng, n_steps=self.n_steps, n_tries=self.n_tries)
+        starts = []
+        for turned in (X @ R).clamp(min=0):
+            W, H = turned.split([U.shape[-2], Z.shape[-2]], dim=-2)
+            W, H = (complete(F, problem, rng) for F in (W, H))
+            starts.append(Factors(zero_padding(W, V.rows), zero_padding(H, V.cols)))
+        return starts
 
 
-def rotation(
-    X: Float[Tensor, "*b k r"], rng: torch.Generator, *, n_steps: int, n_tries: int = 4
-) -> Float[Tensor, "*b r r"]:
-    """An orthogonal R that makes X R nearly nonnegative: min ‖X R − P‖ over R and P ≥ 0.
+def rotations(
+    X: Float[Tensor, "*b k r"], rng: torch.Generator, *, n_steps: int, n_tries: int
+) -> Float[Tensor, "t *b r r"]:
+    """Orthogonal R that make X R nearly nonnegative: min ‖X R − P‖ over R and P ≥ 0, best first.
 
-    By alternating projections from rotations of chance. They end in different places: so several
-    go a third of the way on some of the rows, and the best of them goes on, on all.
+    By alternating projections from rotations of chance, which end in different places; half of the
+    steps look at some of the rows alone. In float32, which is faster and good enough, but for a
+    last step that makes R orthogonal to all digits.
     """
-    r = X.shape[-1]
-    chance = torch.randn(n_tries, *X.shape[:-2], r, r, generator=rng, dtype=X.dtype).to(X.device)
-    some = X[..., :_FEW_ROWS, :]
-    R = _turned(some, torch.linalg.qr(chance).Q, n_steps // 3)
-    negative = (some @ R).clamp(max=0).square().sum(dim=(-2, -1))  # (n_tries, *b)
-    best = negative.argmin(dim=0)[None, ..., None, None].expand(1, *R.shape[1:])
-    return _turned(X, R.gather(0, best)[0], n_steps - n_steps // 3)
+    r, given = X.shape[-1], X.dtype
+    X = X.float()
+    chance = torch.randn(n_tries, *X.shape[:-2], r, r, generator=rng).to(X.device)
+    R = _turned(X[..., :_FEW_ROWS, :], torch.linalg.qr(chance).Q, n_steps // 2)
+    R = _turned(X, R, n_steps - n_steps // 2)
+    negative = (X @ R).clamp(max=0).square().sum(dim=(-2, -1))  # (n_tries, *b)
+    order = negative.argsort(dim=0)[..., None, None].expand(R.shape)
+    R = R.gather(0, order).to(given)
+    return 1.5 * R - 0.5 * R @ (R.mT @ R)
 
 
 def _turned(

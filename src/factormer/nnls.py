@@ -17,7 +17,6 @@ from factormer.kernels import active_set, compiled
 from factormer.kernels.threads import share, threads
 from factormer.matrix import Dense, Matrix, Normal
 from factormer.solvers.hals import hals_nnls
-from factormer.terms import NOTHING, Terms
 
 _BLOCK = 2**15  # rows that are worked on at a time, so that memory is bounded
 _SWEEPS = 12
@@ -37,18 +36,18 @@ class Coder:
     l1: Float[Tensor, " r"]
 
     @staticmethod
-    def of(H: Float[Tensor, "n r"], terms: Terms = NOTHING.W) -> Coder:
+    def of(H: Float[Tensor, "n r"], l1: float = 0.0, l2: float = 0.0) -> Coder:
         """For the components that are columns of H."""
         n, r = H.shape
         columns = H.double().contiguous()  # one layout, so that rounding is the same
-        if terms.l2:
-            ridge = terms.l2**0.5 * torch.eye(r, dtype=torch.float64, device=H.device)
+        if l2:
+            ridge = l2**0.5 * torch.eye(r, dtype=torch.float64, device=H.device)
             columns = torch.cat([columns, ridge])
         largest = columns.amax(dim=0)
         largest = torch.where(largest > 0, largest, torch.ones_like(largest))
         sizes = largest * (columns / largest).norm(dim=0).clamp(min=1)
         Q, R = torch.linalg.qr(columns / sizes)
-        return Coder(sizes.cpu(), Q[:n].contiguous(), R.cpu(), (terms.l1 / sizes).cpu())
+        return Coder(sizes.cpu(), Q[:n].contiguous(), R.cpu(), (l1 / sizes).cpu())
 
     @torch.no_grad()
     def __call__(self, V: Matrix) -> Float[Tensor, "m r"]:

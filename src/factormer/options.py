@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from factormer.terms import NOTHING, Asked, Terms
+from factormer.losses import NAMES, Beta
+from factormer.matrix import Matrix
+from factormer.observations import check_zeros
+from factormer.penalties import L1, L2, Fixed, Penalties, Penalty
 from factormer.validate import as_rank, as_tensor, is_sparse
 
 SOLVERS = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
@@ -54,32 +57,46 @@ def solver_of(solver: Any, init: Any) -> Any:
     return SOLVERS.get(solver, solver) if isinstance(solver, str) else solver
 
 
-def check_loss(beta_loss: Any, solver: Any) -> None:
-    """The squared error is the one loss so far."""
-    if beta_loss in ("frobenius", 2):
-        return
-    named = beta_loss in ("kullback-leibler", "itakura-saito")
+def loss_of(beta_loss: Any, solver: Any) -> Beta:
+    """The divergence; coordinate descent knows the squared error alone."""
+    named = isinstance(beta_loss, str) and beta_loss in NAMES
     if not named and (isinstance(beta_loss, bool) or not isinstance(beta_loss, _REAL)):
         raise ValueError(
             f"beta_loss is {beta_loss!r}; it must be 'frobenius', 'kullback-leibler', "
             "'itakura-saito' or a number"
         )
-    raise ValueError(
-        f"Invalid beta_loss parameter: solver {solver!r} does not handle beta_loss = "
-        f"{beta_loss!r}; choose 'frobenius' (2), the squared error"
-    )
+    loss = Beta.of(beta_loss if named else float(beta_loss))
+    if solver == "cd" and loss.beta != 2:
+        raise ValueError(
+            f"Invalid beta_loss parameter: solver 'cd' does not handle beta_loss = {beta_loss!r}; "
+            "choose solver='auto' or 'mu'"
+        )
+    return loss
 
 
-class Penalties(NamedTuple):
-    """alpha_W, alpha_H and l1_ratio with scikit-learn's meaning."""
+def check_poles(V: Matrix, loss: Beta) -> None:
+    """A sentence that begins as scikit-learn's, where the loss forbids zeros and X has some."""
+    try:
+        check_zeros(V, loss)
+    except ValueError as error:
+        raise ValueError(
+            f"When beta_loss <= 0 and X contains zeros, the solver may diverge. Here {error}"
+        ) from None
+
+
+class Asked(NamedTuple):
+    """What alpha_W, alpha_H and l1_ratio ask, with scikit-learn's meaning, and what is added."""
 
     left: float
     right: float
     l1_ratio: float
+    also_w: Penalties
+    also_h: Penalties
 
     @staticmethod
-    def read(alpha_W: Any, alpha_H: Any, l1_ratio: Any) -> Penalties:
-        """Check them; alpha_H "same" is alpha_W."""
+    def read(options: Any) -> Asked:
+        """Check the parameters of an estimator; alpha_H "same" is alpha_W."""
+        alpha_W, alpha_H, l1_ratio = options.alpha_W, options.alpha_H, options.l1_ratio
         if isinstance(alpha_H, str) and alpha_H == "same":
             alpha_H = alpha_W
         elif not isinstance(alpha_H, _REAL) or not 0 <= alpha_H < np.inf:
@@ -88,23 +105,25 @@ class Penalties(NamedTuple):
             raise ValueError(f"alpha_W is {alpha_W!r}; it must be at least 0")
         if not isinstance(l1_ratio, _REAL) or not 0 <= l1_ratio <= 1:
             raise ValueError(f"l1_ratio is {l1_ratio!r}; it must be from 0 to 1")
-        return Penalties(float(alpha_W), float(alpha_H), float(l1_ratio))
+        also_w = Penalties.of(options.regularize_W, "regularize_W")
+        also_h = Penalties.of(options.regularize_H, "regularize_H")
+        return Asked(float(alpha_W), float(alpha_H), float(l1_ratio), also_w, also_h)
 
-    def on_W(self, n_features: int) -> Terms:
-        """alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²)."""
-        weight = self.left * n_features
-        return Terms(weight * self.l1_ratio, weight * (1 - self.l1_ratio)) if weight else NOTHING.W
+    def on_W(self, n_features: int) -> Penalties:
+        """alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²), and what is added."""
+        terms = self._elastic(self.left * n_features)
+        return Penalties.of([*terms, *self.also_w.terms], "alpha_W with regularize_W")
 
-    def on_H(self, n_samples: float | int, fixed: torch.Tensor | None = None) -> Terms:
-        """The same for H, by the number of samples; `fixed` says which columns are known."""
-        weight = self.right * n_samples
-        return Terms(weight * self.l1_ratio, weight * (1 - self.l1_ratio), fixed)
+    def on_H(self, n_samples: float | int, known: Known | None = None) -> Penalties:
+        """The same for H, by the number of samples; known components stay."""
+        terms = self._elastic(self.right * n_samples)
+        if known is not None:
+            terms.append(Fixed(known.rows.mT, known.mask))
+        return Penalties.of([*terms, *self.also_h.terms], "alpha_H with regularize_H")
 
-    def asked(self, shape: tuple[int, int], fixed: torch.Tensor | None = None) -> Asked:
-        """What they ask of the factors of a matrix of that shape."""
-        if fixed is None and not (self.left or self.right):
-            return NOTHING
-        return Asked(self.on_W(shape[1]), self.on_H(shape[0], fixed))
+    def _elastic(self, weight: float) -> list[Penalty]:
+        l1, l2 = weight * self.l1_ratio, weight * (1 - self.l1_ratio)
+        return [kind(part) for kind, part in ((L1, l1), (L2, l2)) if part]
 
 
 def start_array(values: Any, shape: tuple[int, int], name: str) -> np.ndarray | torch.Tensor:
@@ -189,4 +208,16 @@ def check_forgetting(value: Any) -> None:
     if not isinstance(value, _REAL) or not 0 < value <= 1:
         raise ValueError(
             f"forget_factor is {value!r}; it must be above 0 and at most 1 (1: forget nothing)"
+        )
+
+
+def check_streamable(options: Any) -> None:
+    """Of rows gone by only products are kept, which tell the squared error alone."""
+    asked = Asked.read(options)
+    plain = asked.also_w.is_plain and asked.also_h.is_plain
+    is_square = loss_of(options.beta_loss, options.solver).beta == 2
+    if not (is_square and plain and options.missing is None and not options.symmetric):
+        raise ValueError(
+            "partial_fit takes the squared error, with alpha_W and alpha_H at most; use fit for "
+            "another beta_loss, missing entries, regularize_W, regularize_H or symmetric=True"
         )

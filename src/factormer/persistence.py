@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from factormer.penalties import Fixed, Penalties, Penalty
 from factormer.solve import Status
 from factormer.stream import Statistics
 from factormer.trace import Row, Trace
@@ -24,13 +26,15 @@ def save(model: Any, path: Path) -> None:
 
     A `callback` and a random state that is no number have no text and are left out.
     """
-    arrays: dict[str, Any] = {"components_": model.components_, "past": model._past[0]}
+    arrays: dict[str, Any] = {"components_": model.components_, "past": model._before()[0]}
     params, text = {}, {}
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Path):
             value = str(value)
         if name == "fixed_components" and value is not None:
             arrays["fixed_components"] = value
+        elif name.startswith("regularize_"):
+            params[name] = [_told(term) for term in Penalties.of(value, name).terms] or None
         elif isinstance(value, np.generic):
             params[name] = value.item()
         elif value is None or isinstance(value, str | int | float | bool):
@@ -44,7 +48,7 @@ def save(model: Any, path: Path) -> None:
         arrays |= {"iteration": trace.iteration, "seconds": trace.seconds, "rmse": trace.rmse}
         text["status"] = model.status_.name
     text |= {name: getattr(model, name) for name in _NUMBERS if hasattr(model, name)}
-    text["past_rows"] = model._past[1]
+    text["past_rows"] = model._before()[1]
     if hasattr(model, "feature_names_in_"):
         text["feature_names_in_"] = list(model.feature_names_in_)
     text["is_tensor"] = isinstance(model.components_, torch.Tensor)
@@ -55,6 +59,20 @@ def save(model: Any, path: Path) -> None:
         path,
         {"format": FORMAT, "params": json.dumps(params), "fitted": json.dumps(text)},
     )
+
+
+def _told(term: Penalty) -> dict[str, Any]:
+    """A penalty as text: its name, and its numbers."""
+    if isinstance(term, Fixed):
+        raise ValueError("a model with Fixed in regularize_W or regularize_H cannot be saved: use "
+                         "fixed_components, which can")  # fmt: skip
+    return {"name": type(term).__name__, **asdict(term)}
+
+
+def _heard(told: list[dict[str, Any]] | None) -> list[Penalty] | None:
+    """The penalties that a text names; no other name means anything."""
+    kinds = {kind.__name__: kind for kind in Penalty.__subclasses__()}
+    return None if told is None else [kinds[term.pop("name")](**term) for term in told]
 
 
 def load_into(model: Any, path: Path) -> None:
@@ -73,6 +91,8 @@ def load_into(model: Any, path: Path) -> None:
     params, text = json.loads(head["params"]), json.loads(head["fitted"])
     if "fixed_components" in arrays:
         params["fixed_components"] = arrays["fixed_components"].numpy()
+    for name in ("regularize_W", "regularize_H"):
+        params[name] = _heard(params.get(name))
     model.set_params(**params)
     H = arrays["components_"]
     model.components_ = H if text["is_tensor"] else H.numpy()

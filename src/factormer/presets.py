@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
@@ -17,8 +17,9 @@ from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
 from factormer.nn import zoo
-from factormer.nn.refining import Network
+from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem import Problem
+from factormer.separable import Separable
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
@@ -39,6 +40,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "nndsvdar": lambda: NNDSVD(fill=0.01, random=True),
     "rotated": Rotated,
     "merged": Merged,
+    "separable": Separable,
 }
 _LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
 _PAYS = 2.0  # times fewer multiplications that a compressed iteration must take
@@ -65,9 +67,16 @@ def initializer(
     if name in STARTS:
         return STARTS[name]()
     if _ships(name, use="init"):
-        return LearnedInit(_network(name, V))
+        return LearnedInit(zoo.load_factormer(name).to(V.device))
     names = _names(["auto", *STARTS, "custom"], "init")
     raise ValueError(f"init is {name!r}; choose one of {names}")
+
+
+def candidates(start: Initializer, problem: Problem, rng: torch.Generator) -> list[Factors]:
+    """The points to set out from: several where a sketch makes it cheap to try them."""
+    if isinstance(start, Rotated) and isinstance(problem.V, LowRank):
+        return start.candidates(problem, rng)
+    return [start(problem, rng)]
 
 
 def _auto_start(V: Matrix, rank: int) -> str:
@@ -84,31 +93,40 @@ def _auto_start(V: Matrix, rank: int) -> str:
 def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks and on a
-    GPU; with a learned accelerator it is "hals" (docs/engine.md).
+    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks, on a GPU
+    and with an any-rank network, which was trained on it; with another network it is "hals"
+    (docs/engine.md). An any-rank network takes the place of the extrapolation in "her" and
+    "her-admm".
     """
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
     plain = accelerator in (None, "auto")
-    if name == "auto":
-        products = len(V.shape) > 2 or V.device.type != "cpu"
-        name = ("her-admm" if products else "her") if plain else "hals"
-    if name not in SOLVERS:
-        raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
-    if plain:
-        return SOLVERS[name]()
-    if not _ships(accelerator, use="accelerator"):
+    if not plain and not _ships(accelerator, use="accelerator"):
         names = _names(["auto", "None"], "accelerator")
         raise ValueError(f"accelerator is {accelerator!r}; choose one of {names}")
-    return Accelerated(SOLVERS[name](), LearnedAccelerator(_network(accelerator, V)))
+    network = None if plain else zoo.load_model(accelerator).to(V.device)
+    any_rank = isinstance(network, AnyRankNetwork)
+    if name == "auto":
+        products = len(V.shape) > 2 or V.device.type != "cpu" or any_rank
+        name = ("her-admm" if products else "her") if plain or any_rank else "hals"
+    if name not in SOLVERS:
+        raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
+    chosen = SOLVERS[name]()
+    if network is None:
+        return chosen
+    if isinstance(network, AnyRankNetwork):
+        base = chosen.solver if isinstance(chosen, Restarted) else chosen
+        return Restarted(base, AnyRank(network))
+    return Accelerated(chosen, LearnedAccelerator(network))
 
 
 def compressed(
-    problem: Problem, rng: torch.Generator, *, max_iter: int
+    problem: Problem, rng: torch.Generator, *, max_iter: int, read: Problem | None = None
 ) -> tuple[Problem, int] | None:
     """A sketch of the problem to begin with, and for how many iterations; None where V is best.
 
     For one dense matrix on which an iteration costs several times one on a sketch of a rank a
-    little above the problem's, and which is large enough (docs/engine.md).
+    little above the problem's, and which is large enough (docs/engine.md). V may be `read` in a
+    lower precision; the sketch is in its own.
     """
     V, p = problem.V, problem.rank + OVERSAMPLING
     n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
@@ -117,7 +135,7 @@ def compressed(
     m, n = V.shape
     if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:
         return None
-    return replace(problem, V=sketch(V, p, rng)), n_iter
+    return Problem(sketch((read or problem).V, p, rng).to(V.dtype), problem.rank), n_iter
 
 
 def in_single_precision(problem: Problem) -> Problem | None:
@@ -125,7 +143,7 @@ def in_single_precision(problem: Problem) -> Problem | None:
     V = problem.V
     if V.dtype != torch.float64 or len(V.shape) > 2 or float(V.work()) * problem.rank < _HEAVY:
         return None
-    return replace(problem, V=V.to(torch.float32))
+    return Problem(V.to(torch.float32), problem.rank)
 
 
 def is_network(init: str | Path) -> bool:
@@ -137,10 +155,6 @@ def _as_name(keyword: str, value: Any) -> str:
     if not isinstance(value, str | Path):
         raise ValueError(f"{keyword} is {value!r}; it must be a name or the path of a network")
     return str(value)
-
-
-def _network(name: str, V: Matrix) -> Network:
-    return zoo.load_model(name).to(V.device)
 
 
 def _ships(name: str, *, use: str) -> bool:

@@ -64,6 +64,11 @@ class Result:
         return self.error.item() if self.error.dim() == 0 else self.error.cpu().numpy()
 
     @property
+    def loss(self) -> float | np.ndarray:
+        """The objective at the factors returned: ½‖W Hᵀ − V‖², or what was minimised instead."""
+        return self.rmse**2 * self.trace.entries / 2
+
+    @property
     def n_iter(self) -> int:
         """Outer iterations made."""
         return self.trace.last.iteration
@@ -118,11 +123,11 @@ def any_of(*rules: StopRule) -> StopRule:
     return rule
 
 
-def watched(watch: Watch, unit: Float[Tensor, "*b"]) -> StopRule:
-    """Stop where somebody who looks on says so; `unit` is the number that V was divided by."""
+def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) -> StopRule:
+    """Stop where somebody who looks on says so; V was divided by `mean`, its errors by `unit`."""
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        return Status.INTERRUPTED if watch(x.scale(unit), trace.scaled(unit)) else None
+        return Status.INTERRUPTED if watch(x.scale(mean), trace.scaled(unit)) else None
 
     return rule
 
@@ -182,13 +187,14 @@ def solve(
     The best point seen is what is returned, so a solver that is not a descent method, or one that
     is interrupted (Ctrl-C) or overflows, loses nothing. `started` is a reading of
     `time.perf_counter()` from before the start was made, so that its cost is in the trace. With the
-    trace of an `earlier` run that ended at x0, the iterations are counted on from there. A solver
-    that can make many iterations at once is asked for up to `stride` of them between looks at
-    `stop`, and for one where there is a `callback`.
+    trace of an `earlier` run that ended at x0, the iterations are counted on from there, and the
+    error is infinite where none was made. A solver that can make many iterations at once is asked
+    for up to `stride` of them between looks at `stop`, and for one where there is a `callback`.
     """
     stop = stop or Stationary()
     trace = Trace() if earlier is None else Trace(earlier.rows)
-    size = n_entries(problem.V).double()
+    size = problem.size().double()
+    trace.entries = size.cpu().numpy()
     best, best_rmse, status = x0, torch.full_like(size, math.inf), Status.MAX_ITER
     try:
         with threads():
@@ -226,18 +232,19 @@ def solve(
         if not len(trace):
             raise  # there is nothing yet to keep
         status = Status.INTERRUPTED
-    if best is x0 and bool(best_rmse.isinf().all()):  # no iteration was left, or none was ended
+    if best is x0 and earlier is None and bool(best_rmse.isinf().all()):  # no iteration was ended
         best_rmse = (problem.sq_error(x0) / size).sqrt()
     return Result(best, status, trace, best_rmse)
 
 
 class Stage(NamedTuple):
-    """A problem to work on, until its own stop rule or this iteration.
+    """A problem to work on with a solver, until its own stop rule or this iteration.
 
     `exact` says whether its errors are those of the problem that is to be solved.
     """
 
     problem: Problem
+    solver: Solver[Any]
     max_iter: int
     stop: StopRule
     exact: bool = True
@@ -245,7 +252,6 @@ class Stage(NamedTuple):
 
 def solve_in_stages(
     stages: list[Stage],
-    solver: Solver[Any],
     x0: Factors,
     *,
     started: float | None = None,
@@ -261,14 +267,14 @@ def solve_in_stages(
         V, x = stage.problem.V, x0 if result is None else result.factors
         result = solve(
             stage.problem,
-            solver,
+            stage.solver,
             Factors(x.W.to(V.dtype), x.H.to(V.dtype)),
             stop=stage.stop,
             max_iter=stage.max_iter,
             started=started if result is None else None,
             callback=callback,
             earlier=None if result is None else result.trace,
-            stride=stride,
+            stride=stride if stage is last else min(stride, 10),  # others end by their rules
         )
         over = result.status not in (Status.CONVERGED, Status.MAX_ITER)
         if over or stage is last or result.n_iter >= last.max_iter:
@@ -277,7 +283,9 @@ def solve_in_stages(
         raise AssertionError("the last stage always breaks")
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
-    error = result.error if stage.exact else (last.sq_error(x) / n_entries(last.V)).sqrt()
+    error = result.error
+    if not stage.exact or bool(error.isinf().any()):
+        error = (last.sq_error(x) / last.size()).sqrt()
     return replace(result, factors=x, error=error)
 
 

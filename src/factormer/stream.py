@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.matrix import Matrix, Normal
+from factormer.penalties import Penalties
+from factormer.solvers.elastic import penalised
 from factormer.solvers.hals import hals_nnls
-from factormer.terms import Terms
 
 N_SWEEPS = 10  # of an update of H: a batch is worth that
 
@@ -39,9 +40,8 @@ class Statistics(NamedTuple):
         A, B = kept * self.A + VtW, kept * self.B + WtW
         return Statistics(A, B, kept * self.n_rows + V.shape[0])
 
-    def update(self, H: Float[Tensor, "n r"], terms: Terms) -> Float[Tensor, "n r"]:
-        """Lower ½⟨H B, H⟩ − ⟨A, H⟩ and the penalty on H ≥ 0, from H."""
-        ridge = terms.l2 * torch.eye(len(self.B), dtype=H.dtype, device=H.device)
-        normal = Normal(self.A - terms.l1, self.B + ridge)
+    def update(self, H: Float[Tensor, "n r"], on: Penalties) -> Float[Tensor, "n r"]:
+        """Lower ½⟨H B, H⟩ − ⟨A, H⟩ and the penalties, L1 and L2, on H ≥ 0, from H."""
         with torch.no_grad():
-            return hals_nnls(normal, H, n_sweeps=torch.tensor(N_SWEEPS), fixed=terms.fixed)
+            normal = penalised(Normal(self.A, self.B), on)
+            return hals_nnls(normal, H, n_sweeps=torch.tensor(N_SWEEPS))

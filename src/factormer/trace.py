@@ -28,6 +28,7 @@ class Trace:
 
     def __init__(self, rows: Iterable[Row] = (), unit: Float[Tensor, "*b"] | float = 1.0) -> None:
         self._rows, self.unit = list(rows), unit
+        self.entries: Any = 1.0  # how many entries of V count
         self._bunch: tuple[Tensor, float] | None = None  # errors, and the seconds they took
 
     @property
@@ -66,6 +67,11 @@ class Trace:
         """Root mean square error (eq. 23), (T + 1,) or (T + 1, *b) for a stack."""
         return (self.unit * torch.stack([row.rmse for row in self.rows])).cpu().numpy()
 
+    @property
+    def loss(self) -> np.ndarray:
+        """The objective, (T + 1,) or (T + 1, *b): ½‖W Hᵀ − V‖², or what was minimised instead."""
+        return self.rmse**2 * np.asarray(self.entries) / 2
+
     def extend(self, rmse: Float[Tensor, "k *b"], seconds: float) -> None:
         """Add a row for each error, one at least, the time having passed evenly."""
         _ = self.rows  # so that there is but one bunch
@@ -74,7 +80,7 @@ class Trace:
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""
         scaled = Trace(self._rows, c * self.unit)
-        scaled._bunch = self._bunch
+        scaled._bunch, scaled.entries = self._bunch, self.entries
         return scaled
 
     def __len__(self) -> int:

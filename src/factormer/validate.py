@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 
 from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix, Sparse
+from factormer.matrix import Dense, Matrix, Observed, Sparse
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -52,7 +52,7 @@ def as_device(name: str | torch.device) -> torch.device:
 
 def like(V: Any) -> Callable[[torch.Tensor], Any]:
     """How to hand out results: as tensors where V is one, and as numpy arrays otherwise."""
-    tensors = isinstance(V, torch.Tensor | Dense | Sparse)
+    tensors = isinstance(V, torch.Tensor | Dense | Sparse | Observed)
     return torch.Tensor.detach if tensors else to_numpy
 
 
@@ -172,9 +172,6 @@ def check_mean(mean: torch.Tensor) -> None:
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
     """The least and the largest entry; not a number where an entry is none."""
-    if tensor.device.type == "cpu":
-        array = tensor.numpy()
-        return float(array.min()), float(array.max())
     low, high = tensor.aminmax()
     return float(low), float(high)
 

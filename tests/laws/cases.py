@@ -14,6 +14,7 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
@@ -27,7 +28,7 @@ from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
-from tests.networks import random_network, small_config
+from tests.networks import random_any_rank, random_network, small_config
 
 RANK = 3  # that of the networks below
 MAX_SIZE = 8
@@ -69,6 +70,7 @@ SOLVERS: dict[str, Solver[Any]] = {
     "HALS-plain": HALS(alpha=0.0),
     "HER": HER(),
     "HER-ADMM": Restarted(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+    "AnyRank": Restarted(HALS(alpha=0.0), AnyRank(random_any_rank())),
     "Multiplicative": Multiplicative(),
     "Identity": Accelerated(AOADMM(), Identity()),
     "Learned-Descent": Accelerated(AOADMM(), accelerator("paper"), Descent()),

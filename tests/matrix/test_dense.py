@@ -111,3 +111,19 @@ def test_number_of_entries_leaves_padding_out():
     assert n_entries(Dense(V, rows, cols)).tolist() == [4, 1]
     assert n_entries(Dense(V, rows, cols).T).tolist() == [4, 1]
     assert n_entries(Dense(V[0])).shape == ()
+
+
+@pytest.mark.parametrize("scale", [1e-25, 0.5, 1e25], ids=str)
+def test_a_scaled_matrix_in_another_precision_is_scaled_first_where_that_matters(scale, rng):
+    V = Dense(torch.rand(5, 4, dtype=torch.float64, generator=rng) / scale)
+    single = V.scaled(torch.tensor(scale, dtype=torch.float64)).to(torch.float32)
+    torch.testing.assert_close(single.entries, (V.entries * scale).float())
+    torch.testing.assert_close(single.sq_norm(), (V.entries * scale).square().sum())
+
+
+def test_entries_are_not_made_before_they_are_wanted(rng):
+    V = Dense(torch.rand(5, 4, dtype=torch.float64, generator=rng))
+    other = V.scaled(torch.tensor(2.0, dtype=torch.float64)).to(torch.float32)
+    assert (other.shape, other.dtype) == ((5, 4), torch.float32)
+    _ = other.sq_norm()
+    assert "entries" not in vars(other)

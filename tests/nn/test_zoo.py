@@ -12,21 +12,35 @@ from safetensors.torch import load_file, save_file
 
 from factormer.factors import Factors
 from factormer.matrix import Dense
-from factormer.nn.zoo import FORMAT, Card, checksum, load_model, models, read_card, save_model
-from tests.networks import random_network, small_config
+from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
+from factormer.nn.factormer import ModelConfig
+from factormer.nn.zoo import (
+    FORMAT,
+    Card,
+    checksum,
+    load_any_rank,
+    load_factormer,
+    load_model,
+    models,
+    read_card,
+    save_model,
+)
+from tests.networks import random_any_rank, random_network, small_config
 from tests.nn.cases import draw_point, each_config
 
-NAMES = list(models())
+NAMES = [name for name, card in models().items() if not isinstance(card.config, AnyRankConfig)]
+ANY_RANK = [name for name in models() if name not in NAMES]
 each_model = pytest.mark.parametrize("name", NAMES)
 
-CARD = Card("mine", "3", small_config(), {"steps": 7, "data": "noise"}, {"RMSE": [0.5, 0.25]})
+CONFIG = small_config()
+CARD = Card("mine", "3", CONFIG, {"steps": 7, "data": "noise"}, {"RMSE": [0.5, 0.25]})
 
 
 @pytest.fixture
 def path(tmp_path) -> Path:
     """A weights file as it should be."""
     path = tmp_path / "mine.safetensors"
-    save_model(random_network(CARD.config), CARD, path)
+    save_model(random_network(CONFIG), CARD, path)
     return path
 
 
@@ -63,6 +77,7 @@ def test_card_of_a_shipped_model_says_what_it_is(name):
     card = models()[name]
     assert card.name == name
     assert card.version
+    assert isinstance(card.config, ModelConfig)
     assert card.config.rank == 10
     assert card.use == ("init" if card.config.n_points == 1 else "accelerator")
     assert card.training
@@ -74,7 +89,7 @@ def test_card_of_a_shipped_model_says_what_it_is(name):
 @each_model
 def test_golden_output_of_a_shipped_model(name, golden):
     """A fixed matrix and point in float64; the network is stored in float32."""
-    model, rng = load_model(name).double(), torch.Generator().manual_seed(0)
+    model, rng = load_factormer(name).double(), torch.Generator().manual_seed(0)
     V = torch.rand(6, 2, generator=rng, dtype=torch.float64)
     V = V @ torch.rand(2, 5, generator=rng, dtype=torch.float64)
     with torch.no_grad():
@@ -82,6 +97,42 @@ def test_golden_output_of_a_shipped_model(name, golden):
     assert x.W.any()
     assert x.H.any()
     golden(f"model-{name}", rtol=1e-6, W=x.W, H=x.H)
+
+
+@pytest.mark.parametrize("name", ANY_RANK)
+def test_shipped_any_rank_network_loads_with_a_card_of_its_own(name):
+    model, card = load_any_rank(name), models()[name]
+    assert (card.name, card.config, card.use) == (name, model.config, "accelerator")
+    assert not any(p.requires_grad for p in model.parameters())
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert str(card).startswith(f"{name} (version {card.version}): accelerator, any rank")
+    assert card.training["finished"]
+    assert card.figures
+    json.dumps(asdict(card))
+
+
+def test_there_is_a_network_for_any_rank():
+    assert "any-rank" in ANY_RANK
+
+
+def test_saved_any_rank_network_comes_back(tmp_path):
+    model, path = random_any_rank(), tmp_path / "mine.safetensors"
+    card = replace(CARD, config=model.config)
+    save_model(model, card, path)
+    loaded = load_any_rank(path)
+    assert read_card(path) == card
+    for key, weight in loaded.state_dict().items():
+        assert torch.equal(weight, model.state_dict()[key].float())
+
+
+def test_network_of_the_other_kind_is_refused_with_a_sentence(path, tmp_path):
+    other, model = tmp_path / "other.safetensors", random_any_rank()
+    save_model(model, replace(CARD, config=model.config), other)
+    assert isinstance(load_model(other), AnyRankNetwork)
+    with pytest.raises(ValueError, match="is an any-rank accelerator; choose a network that serve"):
+        load_factormer(other)
+    with pytest.raises(ValueError, match="serves rank 3 alone; choose an any-rank one"):
+        load_any_rank(path)
 
 
 def test_loading_executes_nothing_from_the_file(monkeypatch, path):
@@ -123,7 +174,7 @@ def test_saved_card_comes_back(path):
 
 def test_saving_replaces_the_old_file_and_leaves_nothing_beside(path):
     before = checksum(path)
-    save_model(random_network(CARD.config, seed=1), CARD, path)
+    save_model(random_network(CONFIG, seed=1), CARD, path)
     assert checksum(path) != before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
@@ -131,7 +182,7 @@ def test_saving_replaces_the_old_file_and_leaves_nothing_beside(path):
 def test_file_that_cannot_be_written_is_said_with_a_sentence(tmp_path):
     path = tmp_path / "missing" / "mine.safetensors"
     with pytest.raises(OSError, match=r"mine\.safetensors cannot be written .* another folder"):
-        save_model(random_network(CARD.config), CARD, path)
+        save_model(random_network(CONFIG), CARD, path)
 
 
 # Wrong files
@@ -218,6 +269,6 @@ def test_tensors_that_do_not_fit_the_card_are_refused_with_a_sentence(path, chan
 
 
 def test_card_of_an_impossible_network_is_refused_with_a_sentence(path):
-    write(path, header=header_of(asdict(replace(CARD, config=replace(CARD.config, width=9)))))
+    write(path, header=header_of(asdict(replace(CARD, config=replace(CONFIG, width=9)))))
     with pytest.raises(ValueError, match=r"does not fit the config .* width is 9"):
         load_model(path)

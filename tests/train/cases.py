@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from factormer.nn.refining import Network
 from factormer.train import synthetic
 from factormer.train.config import TrainConfig
 from factormer.train.loop import train
@@ -27,7 +26,7 @@ def shrink(set_attribute: Callable[[Any, str, Any], None]) -> None:
     set_attribute(synthetic, "VALIDATION", {"small": classes[0], "large": classes[1]})
 
 
-def assert_same_weights(a: Network, b: Network) -> None:
+def assert_same_weights(a: torch.nn.Module, b: torch.nn.Module) -> None:
     """Assert that two networks are equal to the last bit."""
     weights, others = a.state_dict(), b.state_dict()
     assert weights.keys() == others.keys()

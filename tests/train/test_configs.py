@@ -9,11 +9,15 @@ import torch
 
 from factormer.nn.factormer import ModelConfig
 from factormer.train import synthetic
-from factormer.train.config import TrainConfig
+from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.loop import train_any_rank
+from factormer.train.config import TrainConfig, read_table
 from factormer.train.loop import train
 from factormer.train.synthetic import SizeClass
 
-CONFIGS = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
+FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
+ANY_RANK = [path for path in FILES if read_table(path).get("kind") == "any-rank"]
+CONFIGS = [path for path in FILES if path not in ANY_RANK]
 each_file = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 
 
@@ -69,3 +73,15 @@ def test_steps_change_the_weights(tmp_path, monkeypatch):
         train(replace(config, lr=lr), tmp_path / str(lr)).model.extract.bias for lr in (1e-3, 0.0)
     )
     assert not torch.equal(moved, still)
+
+
+@pytest.mark.parametrize("path", ANY_RANK, ids=lambda path: path.stem)
+def test_config_of_an_any_rank_network_trains_for_two_steps(path, tmp_path):
+    config = AnyRankTraining.load(path)
+    assert config.name == path.stem
+    k, model = config.truncate, replace(config.model, width=4)
+    small = replace(config, n_buckets=2, lanes=1, per_kind=1, max_rank=3, max_size=14, model=model)
+    small = replace(small, n_reference=2 * k, n_steps=2, batch=4, n_iter=k, horizon=2)
+    run = train_any_rank(small, tmp_path, evaluation={"shapes": ((8, 7, 2),), "per_kind": 1})
+    assert (run.step, run.finished) == (2, True)
+    assert all(p.isfinite().all() for p in run.model.parameters())

@@ -32,14 +32,11 @@ class HER(Restarted):
     ) -> tuple[RestartedState, Float[Tensor, " n"]]:
         """The state after up to `n_iter` steps at once, compiled, and the error after each.
 
-        None are made where the problem is not small, not one matrix on a CPU, or has penalties or
-        fixed components, or where numba is absent; fewer where the error is so small that it has
-        to be computed from V itself.
+        None are made where the problem is not small, or not one matrix on a CPU, or where numba is
+        absent; fewer where the error is so small that it has to be computed from V itself.
         """
         loops, V, r = compiled(), problem.V, problem.rank
-        if loops is None or not problem.is_plain or not isinstance(V, Dense | LowRank):
-            return state, torch.empty(0)
-        if not _is_small(V, r, state):
+        if loops is None or not isinstance(V, Dense | LowRank) or not _is_small(V, r, state):
             return state, torch.empty(0)
         (*U, right), (*Z, right_T) = V.chain
         m, empty = V.shape[0], np.empty((0, 0))

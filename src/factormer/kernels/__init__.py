@@ -14,3 +14,13 @@ def compiled() -> ModuleType | None:
     except ImportError:
         return None
     return loops
+
+
+@cache
+def newton_rows() -> ModuleType | None:
+    """The compiled Newton steps of other losses, or None where numba is absent."""
+    try:
+        from factormer.kernels import divergence
+    except ImportError:
+        return None
+    return divergence

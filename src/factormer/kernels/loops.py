@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import wraps
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numba
@@ -20,7 +21,21 @@ from numba import types
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
 
-def compile_once(
+def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What `make` makes, once for each argument, whichever threads ask for it."""
+    lock, made = RLock(), {}
+
+    @wraps(make)
+    def get(*arguments: Any) -> Any:
+        with lock:
+            if arguments not in made:
+                made[arguments] = make(*arguments)
+            return made[arguments]
+
+    return get
+
+
+def _compile(
     signature: Any, *, inner: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile at once, and but once for all processes; `inner` functions cannot be called here.
@@ -102,23 +117,23 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
                 out[c, first + j] = x[c, j]
 
 
-@cache
+@_once
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
     real = numba.from_dtype(dtype)
     anyhow = _array(real, layout="A")
     room = (_array(real), _array(real), _array(real), _array(real, 1))
     count = types.int64
-    return compile_once(types.void(_array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
+    return _compile(types.void(_array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
 
 
-@cache
+@_once
 def extrapolated() -> Callable[..., int]:
     """The compiled iterations, in float64."""
     sweep = sweeps(np.dtype(np.float64))
     matrix, vector, count = _array(types.float64), _array(types.float64, 1), types.int64
 
-    @compile_once(types.void(matrix, count, matrix, matrix, count), inner=True)
+    @_compile(types.void(matrix, count, matrix, matrix, count), inner=True)
     def multiply(A, a, B, out, o):
         """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out."""
         k, n = B.shape
@@ -137,7 +152,7 @@ def extrapolated() -> Callable[..., int]:
                 for j in range(n):
                     row[j] += weights[i] * B[i, j]
 
-    @compile_once(types.void(matrix, count, count, matrix), inner=True)
+    @_compile(types.void(matrix, count, count, matrix), inner=True)
     def gram(A, start, stop, out):
         """Out = A Aᵀ for these columns of A."""
         for c in range(len(A)):
@@ -147,7 +162,7 @@ def extrapolated() -> Callable[..., int]:
                     total += p[j] * q[j]
                 out[c, k] = out[k, c] = total
 
-    @compile_once(
+    @_compile(
         count(
             *[matrix] * 5, count, *[matrix] * 6, _array(count, 1), *[vector] * 3,
             *[matrix] * 3, vector,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
 from types import FunctionType
 from typing import Any
 
 from numba import types
 
 from factormer.kernels import active_set
-from factormer.kernels.loops import compile_once
+from factormer.kernels.loops import _compile, _once
 
 
 def _calling(function: Callable[..., Any], **others: Any) -> Callable[..., Any]:
@@ -20,21 +19,21 @@ def _calling(function: Callable[..., Any], **others: Any) -> Callable[..., Any]:
     return FunctionType(plain.__code__, {**plain.__globals__, **others}, plain.__name__)
 
 
-@cache
+@_once
 def solve_rows() -> Callable[..., int]:
     """`active_set.solve_rows`, compiled, in float64."""
     matrix, vector = types.Array(types.float64, 2, "C"), types.Array(types.float64, 1, "C")
     indices, count, real = types.Array(types.int64, 1, "C"), types.int64, types.float64
-    slopes = compile_once(
+    slopes = _compile(
         types.void(matrix, *[vector] * 2, real, vector, indices, *[vector] * 2), inner=True
     )(active_set.slopes)
-    correct = compile_once(types.void(vector, indices, count, matrix, vector, vector), inner=True)(
+    correct = _compile(types.void(vector, indices, count, matrix, vector, vector), inner=True)(
         active_set.correct
     )
-    solve_listed = compile_once(
+    solve_listed = _compile(
         count(matrix, vector, indices, indices, matrix, vector, vector), inner=True
     )(_calling(active_set.solve_listed, correct=correct))
-    return compile_once(
+    return _compile(
         count(
             *[matrix] * 3, vector, matrix, count, count, real,
             matrix, *[vector] * 5, indices, indices,

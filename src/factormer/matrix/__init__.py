@@ -3,6 +3,7 @@
 from factormer.matrix.base import Matrix, Normal, n_entries, n_rows, zero_padding
 from factormer.matrix.dense import Dense
 from factormer.matrix.lowrank import LowRank, sketch
+from factormer.matrix.observed import Observed, stored
 from factormer.matrix.sparse import Sparse
 
 __all__ = [
@@ -10,9 +11,11 @@ __all__ = [
     "LowRank",
     "Matrix",
     "Normal",
+    "Observed",
     "Sparse",
     "n_entries",
     "n_rows",
     "sketch",
+    "stored",
     "zero_padding",
 ]

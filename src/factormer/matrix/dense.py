@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,28 +13,45 @@ from torch import Tensor
 
 from factormer.factors import Factors
 from factormer.kernels.threads import share
-from factormer.matrix.base import Normal, inner, n_entries
+from factormer.matrix.base import Normal, n_entries
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """A dense matrix, or a stack of equal (or equally padded) shape."""
+    """A dense matrix, or a stack of equal (or equally padded) shape.
 
-    entries: Float[Tensor, "*b m n"]
+    `entries` are those stored, in units of 1/`scale` and in another precision where asked for: that
+    takes as long as a product, so they are made when they are first wanted.
+    """
+
+    stored: Float[Tensor, "*b m n"]
     rows: Bool[Tensor, "*b m"] | None = None
     cols: Bool[Tensor, "*b n"] | None = None
+    scale: Float[Tensor, "*b"] | None = None
+    precision: torch.dtype | None = None
+
+    @cached_property
+    def entries(self) -> Float[Tensor, "*b m n"]:
+        """The entries of the matrix."""
+        V = self.stored
+        if self.scale is None:
+            return V.to(self.dtype)
+        c = self.scale[..., None, None]
+        if self.dtype == V.dtype or not _is_moderate(self.scale):
+            return (V * c).to(self.dtype)
+        return V.to(self.dtype).mul_(c)  # in place: half of the time
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.entries.shape)
+        return tuple(self.stored.shape)
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.entries.dtype
+        return self.precision or self.stored.dtype
 
     @property
     def device(self) -> torch.device:
-        return self.entries.device
+        return self.stored.device
 
     def sq_norm(self) -> Float[Tensor, "*b"]:
         """‖V‖² in float64."""
@@ -42,17 +59,17 @@ class Dense:
 
     @cached_property
     def _sq_norm(self) -> Float[Tensor, "*b"]:
-        if self.entries.dim() == 2 and self.entries.numel() <= 2**20:
-            return inner(self.entries, self.entries)
-        if self.entries.dim() > 2:
+        if self.stored.dim() > 2:
             return self.entries.double().square().sum(dim=(-2, -1))
-        blocks = self.blocks(max(1, 2**20 // self.shape[-1]))
-        return torch.stack([V.double().square().sum() for _, V in blocks]).sum()
+        c = 1.0 if self.scale is None else self.scale
+        blocks = self.stored.split(max(1, 2**16 // self.shape[1]))  # each stays in the cache
+        flat = ((block.double() * c).flatten() for block in blocks)
+        return torch.stack([block.dot(block) for block in flat]).sum()
 
     def work(self) -> float | Float[Tensor, "*b"]:
         """The multiplications that a product with one column takes."""
-        plain = self.entries.dim() == 2 and self.rows is None and self.cols is None
-        return float(self.entries.numel()) if plain else n_entries(self)
+        plain = self.stored.dim() == 2 and self.rows is None and self.cols is None
+        return float(self.stored.numel()) if plain else n_entries(self)
 
     @property
     def T(self) -> Dense:
@@ -91,11 +108,13 @@ class Dense:
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
         """The matrix c·V."""
-        return Dense(self.entries * c[..., None, None], self.rows, self.cols)
+        return replace(self, scale=c if self.scale is None else c * self.scale)
 
     def to(self, dtype: torch.dtype) -> Dense:
-        """The matrix in another precision."""
-        return Dense(self.entries.to(dtype), self.rows, self.cols)
+        """The matrix in another precision; its norm is that of the numbers stored."""
+        other = replace(self, precision=dtype)
+        other.__dict__["_sq_norm"] = self.sq_norm()
+        return other
 
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]:
         """Yield the rows in dense blocks of at most `size` (None: all at once)."""
@@ -103,6 +122,11 @@ class Dense:
         for start in range(0, m, size or m):
             rows = slice(start, min(start + (size or m), m))
             yield rows, self.entries[..., rows, :]
+
+
+def _is_moderate(scale: Float[Tensor, "*b"]) -> bool:
+    """Whether entries, at most mn/scale where that is 1/mean, are in the range of float32."""
+    return bool(((scale > 1e-20) & (scale < 1e20)).all())
 
 
 def row_major(A: Float[Tensor, "m n"]) -> np.ndarray:

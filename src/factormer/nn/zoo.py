@@ -8,20 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network, build
 
 FORMAT = "factormer-1"
+Model = TypeVar("Model", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,24 @@ class Card:
 
     name: str
     version: str
-    config: ModelConfig
+    config: ModelConfig | AnyRankConfig
     training: Mapping[str, Any]
     figures: Mapping[str, Any]
 
     @property
     def use(self) -> str:
         """Where the name goes: as `init` or as `accelerator`."""
+        if isinstance(self.config, AnyRankConfig):
+            return "accelerator"
         return "init" if self.config.n_points == 1 else "accelerator"
 
+    @property
+    def ranks(self) -> str:
+        """Which ranks the network serves."""
+        return "any rank" if isinstance(self.config, AnyRankConfig) else f"rank {self.config.rank}"
+
     def __str__(self) -> str:
-        title = f"{self.name} (version {self.version}): {self.use}, rank {self.config.rank}"
+        title = f"{self.name} (version {self.version}): {self.use}, {self.ranks}"
         tables = {"training": self.training, "figures": self.figures}
         return "\n".join([title, *_outline(tables, indent=2)])
 
@@ -61,15 +70,37 @@ def models() -> dict[str, Card]:
     return {path.stem: read_card(path) for path in sorted(_folder().glob("*.safetensors"))}
 
 
-def load_model(name: str | Path) -> Network:
+def load_model(name: str | Path) -> Network | AnyRankNetwork:
     """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
     path = find_model(name)
-    card = read_card(path)
+    config = read_card(path).config
+    make = AnyRankNetwork if isinstance(config, AnyRankConfig) else build
+    return _filled(make, config, path)
+
+
+def load_factormer(name: str | Path) -> Network:
+    """Load a network of the paper's kind, which serves one rank."""
+    model = load_model(name)
+    if isinstance(model, AnyRankNetwork):
+        raise ValueError(f"{name} is an any-rank accelerator; choose a network that serves a rank")
+    return model
+
+
+def load_any_rank(name: str | Path) -> AnyRankNetwork:
+    """Load an accelerator that serves every rank."""
+    model = load_model(name)
+    if not isinstance(model, AnyRankNetwork):
+        raise ValueError(f"{name} serves rank {model.config.rank} alone; choose an any-rank one")
+    return model
+
+
+def _filled(make: Callable[[Any], Model], config: Any, path: Path) -> Model:
+    """A network with the weights in a file, ready for use."""
     with safe_open(path, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     try:
         with torch.random.fork_rng(devices=[]):  # fresh weights come from the global generator
-            model = build(card.config)
+            model = make(config)
         model.load_state_dict(tensors)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} does not fit the config in its own card: {error}") from error
@@ -91,7 +122,7 @@ def find_model(name: str | Path) -> Path:
     return path
 
 
-def save_model(model: Network, card: Card, path: Path) -> None:
+def save_model(model: Network | AnyRankNetwork, card: Card, path: Path) -> None:
     """Write weights and card, whole or not at all."""
     header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
     temporary = path.with_suffix(".part")
@@ -125,8 +156,10 @@ def read_card(path: Path) -> Card:
         )
     try:
         fields = json.loads(header["card"])
-        return Card(**(fields | {"config": ModelConfig(**fields["config"])}))
-    except (KeyError, TypeError, ValueError) as error:
+        config = fields["config"]
+        cls = AnyRankConfig if config.get("kind") == "any-rank" else ModelConfig
+        return Card(**(fields | {"config": cls(**config)}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the card in {path} cannot be read: {error}") from error
 
 

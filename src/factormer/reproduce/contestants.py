@@ -15,7 +15,7 @@ from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
 from factormer.initialize import Given
 from factormer.nn.refining import Network
-from factormer.nn.zoo import load_model
+from factormer.nn.zoo import load_factormer
 from factormer.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
@@ -79,7 +79,7 @@ class Contestant:
 @cache
 def network(name: str) -> Network:
     """A shipped network in float64."""
-    return load_model(name).to(torch.float64)
+    return load_factormer(name).to(torch.float64)
 
 
 BASELINE = Contestant("ao-admm", "AO-ADMM, ρ = 1 (the paper's)")

@@ -13,7 +13,6 @@ from factormer.factors import Factors
 from factormer.matrix import Normal
 from factormer.problem import Problem
 from factormer.solvers.base import Point
-from factormer.terms import NOTHING, Terms
 
 
 def admm_nnls(
@@ -24,21 +23,19 @@ def admm_nnls(
     rho: Float[Tensor, "*b"],
     n_inner: int,
     tol: float = 0.0,
-    terms: Terms = NOTHING.H,
 ) -> tuple[Float[Tensor, "*b n r"], Float[Tensor, "*b n r"]]:
     """Approximately solve min ½‖W Hᵀ − V‖² over H ≥ 0 (eq. 8), warm-started at (H, U).
 
     The dual step has the opposite sign to eq. 22, which diverges: docs/paper.md. With `tol`, stop
-    early once primal and dual residuals are that small beside H and U (Huang et al., 2016). Columns
-    that the `terms` hold fixed stay where they are: one more convex constraint.
+    early once primal and dual residuals are that small beside H and U (Huang et al., 2016).
     """
-    rho, given = rho[..., None, None], H
+    rho = rho[..., None, None]
     ridge = rho * torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)  # (r, r)
     inverse = spd_inverse(normal.WtW + ridge)  # reused by every sweep
     active = torch.ones_like(rho, dtype=torch.bool)  # members of the batch stop on their own
     for _ in range(n_inner):
         H_free = (normal.VtW + rho * (H + U)) @ inverse  # (20)
-        H_next = terms.held((H_free - U).clamp(min=0), given)  # (21)
+        H_next = (H_free - U).clamp(min=0)  # (21)
         U_next = U + H_next - H_free  # (22), with the sign that converges
         if not tol:
             H, U = H_next, U_next
@@ -94,17 +91,18 @@ class AOADMM:
         return Point(x0)
 
     def step(self, problem: Problem, state: Point) -> Point:
-        (W, H), asked, flipped = state.factors, problem.asked, problem.T
-        H = self._nnls(problem.normal(W), H, asked.H)
-        known = flipped.normal(H)
-        return Point(Factors(self._nnls(known, W, asked.W), H), known)  # by eq. 7
+        V, (W, H) = problem.V, state.factors
+        H = self._nnls(V.normal(W), H)
+        known = V.T.normal(H)
+        return Point(Factors(self._nnls(known, W), H), known)  # the same code, by eq. 7
 
     def adopt(self, problem: Problem, state: Point, x: Factors) -> Point:
         return Point(x)
 
-    def _nnls(self, normal: Normal, H: Tensor, terms: Terms) -> Tensor:
-        rho, U = normal.WtW.new_full(normal.WtW.shape[:-2], self.rho), torch.zeros_like(H)
-        return admm_nnls(normal, H, U, rho=rho, n_inner=self.n_inner, terms=terms)[0]
+    def _nnls(self, normal: Normal, H: Tensor) -> Tensor:
+        rho = normal.WtW.new_full(normal.WtW.shape[:-2], self.rho)
+        H, _ = admm_nnls(normal, H, torch.zeros_like(H), rho=rho, n_inner=self.n_inner)
+        return H
 
 
 @dataclass(frozen=True)
@@ -122,17 +120,16 @@ class TraceAOADMM:
         return ADMMState(x0, Factors(torch.zeros_like(x0.W), torch.zeros_like(x0.H)))
 
     def step(self, problem: Problem, state: ADMMState) -> ADMMState:
-        (W, H), (U_W, U_H) = state.factors, state.duals
-        asked, flipped = problem.asked, problem.T
-        H, U_H = self._nnls(problem.normal(W), H, U_H, asked.H)
-        known = flipped.normal(H)
-        W, U_W = self._nnls(known, W, U_W, asked.W)  # the same code, by eq. 7
+        V, (W, H), (U_W, U_H) = problem.V, state.factors, state.duals
+        H, U_H = self._nnls(V.normal(W), H, U_H)
+        known = V.T.normal(H)
+        W, U_W = self._nnls(known, W, U_W)  # the same code, by eq. 7
         return ADMMState(Factors(W, H), Factors(U_W, U_H), known)
 
     def adopt(self, problem: Problem, state: ADMMState, x: Factors) -> ADMMState:
         return ADMMState(x, state.duals)
 
-    def _nnls(self, normal: Normal, H: Tensor, U: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
+    def _nnls(self, normal: Normal, H: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
         rho = self.share * normal.WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
         rho = torch.where(rho > 0, rho, torch.ones_like(rho))  # W = 0 leaves H where it is
-        return admm_nnls(normal, H, U, rho=rho, n_inner=self.n_inner, tol=self.tol, terms=terms)
+        return admm_nnls(normal, H, U, rho=rho, n_inner=self.n_inner, tol=self.tol)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from factormer.factors import Factors
@@ -39,20 +39,12 @@ def sweep(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]
 
 
 def hals_nnls(
-    normal: Normal,
-    H: Float[Tensor, "*b n r"],
-    *,
-    n_sweeps: Int[Tensor, "*b"],
-    fixed: Bool[Tensor, " r"] | None = None,
+    normal: Normal, H: Float[Tensor, "*b n r"], *, n_sweeps: Int[Tensor, "*b"]
 ) -> Float[Tensor, "*b n r"]:
     """Several sweeps from the nonnegative part of H.
 
-    Compiled for one matrix on a CPU, in torch for stacks, GPUs and gradients. A component that is
-    `fixed` is given no curvature of its own, and so left as it is.
+    Compiled for one matrix on a CPU, in torch for stacks, GPUs and gradients.
     """
-    if fixed is not None:
-        diagonal = torch.diag_embed(normal.WtW.diagonal(dim1=-2, dim2=-1))
-        normal = Normal(normal.VtW, normal.WtW - fixed * diagonal)
     loops = compiled() if _is_plain(H) else None
     if loops is None:
         H = H.clamp(min=0)
@@ -106,10 +98,10 @@ class HALS:
         return HALSState(x0, self.n_sweeps(V, r), self.n_sweeps(V.T, r))
 
     def step(self, problem: Problem, state: HALSState) -> HALSState:
-        (W, H), asked, flipped = state.factors, problem.asked, problem.T
-        H = hals_nnls(problem.normal(W), H, n_sweeps=state.sweeps_h, fixed=asked.H.fixed)
-        known = flipped.normal(H)
-        W = hals_nnls(known, W, n_sweeps=state.sweeps_w, fixed=asked.W.fixed)  # by eq. 7
+        V, (W, H) = problem.V, state.factors
+        H = hals_nnls(V.normal(W), H, n_sweeps=state.sweeps_h)
+        known = V.T.normal(H)
+        W = hals_nnls(known, W, n_sweeps=state.sweeps_w)  # the same code, by eq. 7
         return state._replace(factors=Factors(W, H), known=known)
 
     def adopt(self, problem: Problem, state: HALSState, x: Factors) -> HALSState:

@@ -57,17 +57,7 @@ class TrainConfig:
     @classmethod
     def load(cls, path: Path) -> TrainConfig:
         """Read a config; an unknown key is an error, so that a typo cannot pass for a default."""
-        try:
-            options = tomllib.loads(path.read_text())
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} is not valid TOML: {error}") from error
-        model = options.pop("model", {})
-        if not isinstance(model, dict):
-            raise ValueError(f"{path}: model is {model!r}; it must be a table, [model]")
-        _check_keys(path, model, ModelConfig, table="[model] ")
-        _check_keys(path, options, cls)
-        if not options.get("name"):
-            raise ValueError(f"{path}: no name; add name = 'my-model', the name of the weights")
+        options, model = read_options(path, cls, ModelConfig)
         return cls(model=ModelConfig(**model), **options)
 
     @property
@@ -80,6 +70,27 @@ class TrainConfig:
         if not self.curriculum_epochs:
             return self.n_accel
         return min(self.n_accel, 1 + epoch // self.curriculum_epochs)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The options in a TOML file, as they stand there."""
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+
+
+def read_options(path: Path, cls: type, model_cls: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a run and of its network, every key known and every value of its type."""
+    options = read_table(path)
+    model = options.pop("model", {})
+    if not isinstance(model, dict):
+        raise ValueError(f"{path}: model is {model!r}; it must be a table, [model]")
+    _check_keys(path, model, model_cls, table="[model] ")
+    _check_keys(path, options, cls)
+    if not options.get("name"):
+        raise ValueError(f"{path}: no name; add name = 'my-model', the name of the weights")
+    return options, model
 
 
 def _check_keys(path: Path, options: dict[str, Any], cls: type, *, table: str = "") -> None:

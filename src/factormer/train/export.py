@@ -31,7 +31,7 @@ def make_card(
         "steps": run.step,
         "finished": run.finished,
         "seconds": round(run.seconds),
-        "device": _device_name(device),
+        "device": device_name(device),
         "torch": torch.__version__,
         "options": options,
     }
@@ -49,7 +49,8 @@ def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str
     }
 
 
-def _device_name(device: str) -> str:
+def device_name(device: str) -> str:
+    """What a run was made on, for its card."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads)"

@@ -57,7 +57,7 @@ def train(
     path, done, seconds_before = folder / "checkpoint.pt", 0, 0.0
     if path.exists():
         saved = load_checkpoint(path, torch_device)
-        _check_same_run(path, saved["config"], config)
+        check_same_run(path, saved["config"], asdict(config))
         learner.restore(saved["learner"])
         done, seconds_before = saved["step"], saved["seconds"]
     log = MetricsLog(folder / "metrics.jsonl", resume_at=done)
@@ -133,9 +133,10 @@ def _warm_start(model: Network, source: Network) -> None:
     model.load_state_dict(weights | {"embed.weight": embed})
 
 
-def _check_same_run(path: Path, saved: dict[str, Any], config: TrainConfig) -> None:
-    if saved != asdict(config):
-        changed = sorted(k for k, v in asdict(config).items() if saved.get(k) != v)
+def check_same_run(path: Path, saved: dict[str, Any], options: dict[str, Any]) -> None:
+    """Raise with what differs where a checkpoint was written by a run with other options."""
+    if saved != options:
+        changed = sorted(k for k, v in options.items() if saved.get(k) != v)
         raise ValueError(
             f"{path} was written by another config (it differs in {', '.join(changed)}); "
             "choose another output folder, or go back to that config"

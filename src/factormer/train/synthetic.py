@@ -56,8 +56,8 @@ class Stack(NamedTuple):
         """The same problems elsewhere."""
         V = self.problem.V
         assert isinstance(V, Dense)
-        masks = [None if mask is None else mask.to(device) for mask in (V.rows, V.cols)]
-        problem = Problem(Dense(V.entries.to(device, dtype), *masks), self.problem.rank)
+        rows, cols = (None if mask is None else mask.to(device) for mask in (V.rows, V.cols))
+        problem = Problem(Dense(V.entries.to(device, dtype), rows, cols), self.problem.rank)
         return Stack(problem, Factors(*(F.to(device, dtype) for F in self.x0)))
 
     def select(self, index: Int[Tensor, " k"], *, crop: bool) -> Stack:
@@ -106,9 +106,10 @@ def stack(size: SizeClass, rank: int, sigma: Noise, *, seed: int) -> Stack:
     draw = partial(_piece, size, rank, sigma)
     with ThreadPoolExecutor(initializer=torch.set_num_threads, initargs=(1,)) as pool:
         pieces = list(pool.map(draw, counts, seeds.tolist()))
-    V = Dense(*(torch.cat([getattr(V, a) for V, _ in pieces]) for a in ("entries", "rows", "cols")))
+    names = ("entries", "rows", "cols")
+    entries, rows, cols = (torch.cat([getattr(V, name) for V, _ in pieces]) for name in names)
     x0 = Factors(*(torch.cat(parts) for parts in zip(*(x for _, x in pieces), strict=True)))
-    return Stack(Problem(V, rank), x0)
+    return Stack(Problem(Dense(entries, rows, cols), rank), x0)
 
 
 def _piece(

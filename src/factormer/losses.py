@@ -1,0 +1,114 @@
+"""The β-divergences: squared error, Kullback–Leibler, Itakura–Saito, and all between and beyond."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
+
+
+@dataclass(frozen=True)
+class Beta:
+    """d(v, y) = (v^β + (β−1) y^β − β v y^(β−1)) / (β(β−1)), with its limits at β = 1 and β = 0.
+
+    β = 2 is ½(v − y)², β = 1 is v log(v/y) − v + y, β = 0 is v/y − log(v/y) − 1. It is never
+    negative, and d(cv, cy) = c^β d(v, y). Convex in y for 1 ≤ β ≤ 2; beyond that the sum of a
+    convex and a concave part.
+    """
+
+    beta: float = 2.0
+
+    @staticmethod
+    def of(loss: Any) -> Beta:
+        """From one of scikit-learn's names, or the number β."""
+        if isinstance(loss, str) and loss in NAMES:
+            return Beta(NAMES[loss])
+        number: Any = loss if isinstance(loss, int | float) else math.nan
+        if isinstance(loss, bool) or not math.isfinite(number):
+            names = ", ".join(repr(name) for name in NAMES)
+            raise ValueError(
+                f"loss is {loss!r}; choose {names}, or a number β (2, 1 and 0 are these)"
+            )
+        return Beta(float(number))
+
+    def __call__(self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """d(v, y), entry by entry; y is taken to be at least tiny where d has a pole at zero."""
+        b = self.beta
+        if b == 2:
+            return (v - y).square() / 2
+        y = floored(y)
+        if b == 1:
+            return v * (floored(v) / y).log() - v + y
+        if b == 0:
+            return v / y - (v / y).log() - 1
+        return (v**b + y ** (b - 1) * ((b - 1) * y - b * v)) / (b * (b - 1))
+
+    def slope(self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """∂d/∂y = y^(β−2) (y − v)."""
+        if self.beta == 2:
+            return y - v
+        y = floored(y)
+        return 1 - v / y if self.beta == 1 else y ** (self.beta - 2) * (y - v)
+
+    def parts(
+        self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]
+    ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+        """(v y^(β−2), y^(β−1)): what draws y up, and what holds it down."""
+        y = floored(y)
+        if self.beta == 1:
+            return v / y, torch.ones_like(y)
+        pull = y ** (self.beta - 2)
+        return v * pull, y * pull
+
+    @property
+    def exponent(self) -> float:
+        """The power of a multiplicative update that never raises d (Févotte & Idier, 2011)."""
+        if self.beta < 1:
+            return 1 / (2 - self.beta)
+        return 1 / (self.beta - 1) if self.beta > 2 else 1.0
+
+    def prox(
+        self,
+        v: Float[Tensor, "..."],
+        x: Float[Tensor, "..."],
+        weight: Float[Tensor, "..."] | float,
+        *,
+        n_iter: int = 30,
+    ) -> Float[Tensor, "..."]:
+        """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
+
+        In closed form for β = 1 and 2; by Newton's method otherwise, in log y, where the function
+        is nearly quadratic on either side.
+        """
+        if self.beta == 2:
+            return (x + weight * v) / (1 + weight)
+        if self.beta == 1:
+            shifted = x - weight
+            root = (shifted.square() + 4 * weight * v).sqrt()
+            low = 2 * weight * v / (root - shifted).clamp(min=torch.finfo(x.dtype).tiny)
+            return torch.where(shifted > 0, (shifted + root) / 2, low)
+        y, b = floored(torch.maximum(x, v)), self.beta
+        low, high = torch.zeros_like(y), torch.full_like(y, torch.inf)
+        for _ in range(n_iter):
+            power = y ** (b - 2)
+            slope = weight * power * (y - v) + y - x
+            bend = weight * power * ((b - 1) + (2 - b) * v / y) + 1
+            low, high = torch.where(slope < 0, y, low), torch.where(slope > 0, y, high)
+            newton = y - slope / bend.clamp(min=1)
+            middle = torch.where(high.isinf(), 2 * y, (low + high) / 2)
+            y = floored(torch.where((newton > low) & (newton < high), newton, middle))
+        return y
+
+
+def floored(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """At least the smallest number whose reciprocal, and a little more, is still finite."""
+    return y.clamp(min=1e4 * torch.finfo(y.dtype).tiny)
+
+
+FROBENIUS = Beta()

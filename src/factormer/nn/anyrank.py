@@ -1,0 +1,251 @@
+"""The any-rank network: the r components of a factorization as a small graph, V never looked at.
+
+A node is a component. Its features are inner products, pooled over the rows of a factor, of the
+last moves of the iteration; edges are the cosines in WᵀW and HᵀH, which the solver has anyway.
+Out come a few coefficients a component, with which an accelerator combines those moves. Weights are
+shared by all components, so that one network serves every rank and size; every feature is a ratio,
+so that it serves every scale of V. Shapes: r rank, d width, *b batch axes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+_FLOOR = 1e-14  # squared moves beside the squared factor below which all are alike
+_N_POOLED = 15  # features of a component and a factor
+_N_SHARED = 6  # features of a component, or of all of them
+_N_OUT = 6  # numbers a component and a factor
+
+
+@dataclass(frozen=True)
+class AnyRankConfig:
+    """Sizes of the network; none of them is a rank."""
+
+    kind: str = "any-rank"
+    width: int = 32
+    messages: int = 8  # channels that components send each other
+    n_layers: int = 2
+
+    def __post_init__(self) -> None:
+        if self.kind != "any-rank":
+            raise ValueError(f"kind is {self.kind!r}; it must be 'any-rank'")
+        for name in ("width", "messages", "n_layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+class Pooled(NamedTuple):
+    """Inner products, component by component, of what happened to one factor X.
+
+    D is the last move of X and P the one before. S, T and U are the last three moves of the solver
+    alone, each from the point proposed to it. `zeros` is the share of zeros.
+    """
+
+    XX: Float[Tensor, "*b r"]
+    XD: Float[Tensor, "*b r"]
+    DD: Float[Tensor, "*b r"]
+    DP: Float[Tensor, "*b r"]
+    PP: Float[Tensor, "*b r"]
+    SD: Float[Tensor, "*b r"]
+    SS: Float[Tensor, "*b r"]
+    ST: Float[Tensor, "*b r"]
+    SU: Float[Tensor, "*b r"]
+    TT: Float[Tensor, "*b r"]
+    TU: Float[Tensor, "*b r"]
+    UU: Float[Tensor, "*b r"]
+    zeros: Float[Tensor, "*b r"]
+
+
+class Mixing(NamedTuple):
+    """Coefficients of D, P and S that are added to those of plain extrapolation."""
+
+    D: Float[Tensor, "*b r"]
+    P: Float[Tensor, "*b r"]
+    S: Float[Tensor, "*b r"]
+
+
+class Progress(NamedTuple):
+    """Where the iteration stands: momentum, iterations since a refusal and in all, refusals."""
+
+    beta: Float[Tensor, "*b"]
+    age: Float[Tensor, "*b"]
+    t: Float[Tensor, "*b"]
+    strikes: Float[Tensor, "*b"]
+
+
+class AnyRankNetwork(nn.Module):
+    """Message passing between components; the last layer starts at zero, that is at no mixing.
+
+    One layer is h ← h + φ(Θ [h, h̄, C_W h', C_H h', (C_W ∘ C_H) h']), where h' are the messages, h̄
+    their mean and C the cosines between the columns of a factor, off the diagonal, by rows. C_W ∘
+    C_H says which components can take over from each other: it is the cosine of their matrices
+    w_c h_cᵀ.
+    """
+
+    def __init__(self, config: AnyRankConfig):
+        super().__init__()
+        self.config = config
+        d, k = config.width, config.messages
+        self.embed = nn.Linear(2 * _N_POOLED + _N_SHARED, d)
+        self.send = nn.ModuleList(nn.Linear(d, k, bias=False) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(nn.Linear(d + 4 * k, d) for _ in range(config.n_layers))
+        self.extract = nn.Linear(d, 2 * _N_OUT)
+        nn.init.zeros_(self.extract.weight)
+        nn.init.zeros_(self.extract.bias)
+
+    def forward(
+        self,
+        W: Pooled,
+        H: Pooled,
+        WtW: Float[Tensor, "*b r r"],
+        HtH: Float[Tensor, "*b r r"],
+        progress: Progress,
+    ) -> tuple[Mixing, Mixing]:
+        """What to add to plain extrapolation of W and of H."""
+        own = self.embed.weight.dtype
+        given = WtW.dtype
+        with torch.no_grad():
+            strength = W.XX * H.XX  # ‖w_c h_cᵀ‖²
+            sides = [_relative(side) for side in (W, H)]
+            shares = strength / _positive(strength.sum(dim=-1, keepdim=True))
+            steps = [_anderson(side, shares) for side in sides]
+            features = [_features(*pair, shares) for pair in zip(sides, steps, strict=True)]
+            nodes = torch.cat([*features, _shared(strength, progress)], dim=-1)
+            nodes = nodes.nan_to_num().clamp(-10, 10).to(own)  # (r, features)
+            cosines = [_cosines(WtW), _cosines(HtH)]
+            edges = [_by_rows(C).to(own) for C in (*cosines, cosines[0] * cosines[1])]
+        h = gate(self.embed(nodes))  # (r, d)
+        for send, layer in zip(self.send, self.layers, strict=True):
+            message = send(h)  # (r, k)
+            mean = message.mean(dim=-2, keepdim=True).expand_as(message)
+            heard = [h, mean, *(edge @ message for edge in edges)]
+            h = h + gate(layer(torch.cat(heard, dim=-1)))
+        out = self.extract(h).clamp(-4, 4).to(given)
+        beta = progress.beta[..., None].to(given)
+        W_out, H_out = out.split(_N_OUT, dim=-1)
+        return _mixing(W_out, beta, steps[0]), _mixing(H_out, beta, steps[1])
+
+
+def gate(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    """A smooth rectifier without transcendental functions: x·(1 + x/(1 + |x|))/2."""
+    return x * (0.5 + 0.5 * x / (1 + x.abs()))
+
+
+class Anderson(NamedTuple):
+    """Steps along D and P that would cancel S, were the solver linear: over all, and by one."""
+
+    D_all: Float[Tensor, "*b r"]
+    P_all: Float[Tensor, "*b r"]
+    D_one: Float[Tensor, "*b r"]
+    P_one: Float[Tensor, "*b r"]
+
+
+def _mixing(out: Float[Tensor, "*b r k"], beta: Float[Tensor, "*b 1"], step: Anderson) -> Mixing:
+    more, D, P, S, over_all, by_one = out.unbind(dim=-1)
+    return Mixing(
+        beta * more + D + over_all * step.D_all + by_one * step.D_one,
+        P + over_all * step.P_all + by_one * step.P_one,
+        S,
+    )
+
+
+def _anderson(side: Pooled, shares: Float[Tensor, "*b r"]) -> Anderson:
+    """Anderson acceleration of depth two, from inner products; components weigh as they are big."""
+    products = (side.SS, side.TT, side.UU, side.ST, side.SU, side.TU)
+    pooled = ((product * shares).sum(dim=-1, keepdim=True) for product in products)
+    D_all, P_all = (a.expand_as(shares) for a in _depth_two(*pooled))
+    D_one, P_one = _depth_two(*products)
+    return Anderson(D_all, P_all, D_one, P_one)
+
+
+def _depth_two(
+    SS: Tensor, TT: Tensor, UU: Tensor, ST: Tensor, SU: Tensor, TU: Tensor
+) -> tuple[Tensor, Tensor]:
+    """−(a + b) and −b, where S − a(S − T) − b(S − U) is smallest, slightly regularized."""
+    floor = 1e-6 * (SS + TT + UU) + 1e-30
+    first, second = 1.003 * (SS + TT - 2 * ST) + floor, 1.003 * (SS + UU - 2 * SU) + floor
+    both = SS - SU - ST + TU
+    determinant = (first * second - both * both).clamp(min=1e-30)
+    a = ((SS - ST) * second - (SS - SU) * both) / determinant
+    b = ((SS - SU) * first - (SS - ST) * both) / determinant
+    return _bounded(-(a + b)), _bounded(-b)
+
+
+def _bounded(x: Tensor) -> Tensor:
+    return x.nan_to_num().clamp(-20, 20)
+
+
+def _relative(side: Pooled) -> Pooled:
+    """Inner products beside the squared norm of the column: free of scale."""
+    moved = side.DD + side.PP + side.SS + side.TT + side.UU
+    norm = _positive(torch.maximum(_not_tiny(side.XX), 1e-6 * moved))  # a column may vanish
+    return Pooled(*(product / norm for product in side))._replace(zeros=side.zeros)
+
+
+def _features(
+    side: Pooled, step: Anderson, shares: Float[Tensor, "*b r"]
+) -> Float[Tensor, "*b r k"]:
+    overall = (side.DD * shares).sum(dim=-1, keepdim=True).expand_as(shares)
+    return torch.stack(
+        [
+            _cosine(side.XD, torch.ones_like(side.DD), side.DD),
+            _cosine(side.SD, side.SS, side.DD),
+            _cosine(side.DP, side.DD, side.PP),
+            _cosine(side.ST, side.SS, side.TT),
+            (side.DD + _FLOOR).log() / 8 + 1,
+            (overall + _FLOOR).log() / 8 + 1,
+            _log_ratio(side.DD, side.PP),
+            _log_ratio(side.SS, side.DD),
+            _log_ratio(side.SS, side.TT),
+            _log_ratio(side.TT, side.UU),
+            side.zeros,
+            *(torch.asinh(a) / 2 for a in step),
+        ],
+        dim=-1,
+    )
+
+
+def _shared(strength: Float[Tensor, "*b r"], progress: Progress) -> Float[Tensor, "*b r k"]:
+    """How strong a component is beside the others, and where the iteration stands."""
+    r = strength.shape[-1]
+    strong = torch.maximum(strength, 1e-12 * strength.amax(dim=-1, keepdim=True)).log() / 2
+    strong = (strong - strong.mean(dim=-1, keepdim=True)).clamp(-6, 6) / 2
+    rank = torch.full_like(progress.beta, math.log(r) / 3)
+    age, t = torch.log1p(progress.age) / 2, torch.log1p(progress.t) / 3
+    common = torch.stack([age, t, rank, progress.strikes / 3, progress.beta], dim=-1)
+    common = common[..., None, :].expand(*strength.shape, common.shape[-1])
+    return torch.cat([strong[..., None], common.to(strong.dtype)], dim=-1)
+
+
+def _cosines(G: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b r r"]:
+    """Cosines between columns from their Gram matrix, with zeros on the diagonal."""
+    norm = _positive(_not_tiny(G.diagonal(dim1=-2, dim2=-1))).sqrt()
+    C = G / norm[..., None, :] / norm[..., :, None]
+    return C * (1 - torch.eye(G.shape[-1], dtype=G.dtype, device=G.device))
+
+
+def _by_rows(C: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b r r"]:
+    return (C / (1 + C.abs().sum(dim=-1, keepdim=True))).nan_to_num()
+
+
+def _cosine(AB: Tensor, AA: Tensor, BB: Tensor) -> Tensor:
+    return AB / (AA * BB + _FLOOR**2).sqrt()
+
+
+def _log_ratio(AA: Tensor, BB: Tensor) -> Tensor:
+    return ((AA + _FLOOR).log() - (BB + _FLOOR).log()).clamp(-12, 12) / 4
+
+
+def _not_tiny(squares: Float[Tensor, "*b r"]) -> Float[Tensor, "*b r"]:
+    """Squared norms, none so small beside the largest that it is but rounding."""
+    return torch.maximum(squares, 1e-16 * squares.amax(dim=-1, keepdim=True))
+
+
+def _positive(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, torch.ones_like(x))

@@ -1,0 +1,330 @@
+"""What is asked of a factor besides a good fit, and the proximal steps that grant it.
+
+A penalty is a value object. The solver asks a list of them, `Penalties`, for three things: the
+value, the quadratic part (which goes into the normal equations) and the proximal step of the rest.
+Shapes: n rows, r components, *b batch axes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+X_ = Float[Tensor, "*b n r"]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """λ·p(X), or a set that X has to be in; p of a set is zero. `degree` is that of p.
+
+    `order` is the place of its proximal step among others: each is the exact step of their sum.
+    """
+
+    order: ClassVar[int | None] = None  # None: quadratic, part of the normal equations
+    degree: ClassVar[int] = 0
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return X.new_zeros(X.shape[:-2])
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        """The Z that minimises ½‖Z − X‖² + t·value(Z)."""
+        return X
+
+    def scaled(self, c: float, beta: float) -> Penalty:
+        """The penalty q with q(X) = p(√c X) / c^β: that on the factor of V / c."""
+        if not self.degree:
+            return self
+        return replace(self, weight=self.weight * c ** (self.degree / 2 - beta))  # pyright: ignore
+
+
+def _check_weight(penalty: Any) -> None:
+    if not penalty.weight >= 0:
+        name = type(penalty).__name__
+        raise ValueError(f"{name} has weight {penalty.weight!r}; it must be at least 0")
+
+
+@dataclass(frozen=True)
+class L1(Penalty):
+    """weight·Σ|X|: sparse factors."""
+
+    weight: float
+    order: ClassVar[int | None] = 0
+    degree: ClassVar[int] = 1
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight * X.abs().sum(dim=(-2, -1))
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        return X.sign() * (X.abs() - self.weight * t).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class L2(Penalty):
+    """½·weight·‖X‖²: small factors."""
+
+    weight: float
+    degree: ClassVar[int] = 2
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight / 2 * X.square().sum(dim=(-2, -1))
+
+
+@dataclass(frozen=True)
+class Smooth(Penalty):
+    """½·weight·Σᵢ‖Xᵢ₊₁ − Xᵢ‖²: rows change slowly from one to the next."""
+
+    weight: float
+    degree: ClassVar[int] = 2
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight / 2 * X.diff(dim=-2).square().sum(dim=(-2, -1))
+
+
+@dataclass(frozen=True)
+class Orthogonal(Penalty):
+    """weight·Σ_{c<k} ⟨X_c, X_k⟩: components that share few rows (soft; for X ≥ 0)."""
+
+    weight: float
+    degree: ClassVar[int] = 2
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        shared = X.sum(dim=-1).square().sum(dim=-1) - X.square().sum(dim=(-2, -1))
+        return self.weight / 2 * shared.clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Group(Penalty):
+    """weight·Σ‖Xᵢ‖ over the rows, or the columns (whole components are switched off)."""
+
+    weight: float
+    by: str = "columns"
+    order: ClassVar[int | None] = 2
+    degree: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check_weight(self)
+        _check_by(self.by, "Group")
+
+    @property
+    def _dim(self) -> int:
+        return -1 if self.by == "rows" else -2
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight * X.norm(dim=self._dim).sum(dim=-1)
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        size = X.norm(dim=self._dim, keepdim=True).clamp(min=torch.finfo(X.dtype).tiny)
+        return X * (1 - self.weight * t / size).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Bounds(Penalty):
+    """low ≤ X ≤ high; low may be negative."""
+
+    low: float = 0.0
+    high: float = float("inf")
+    order: ClassVar[int | None] = 1
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"Bounds has low {self.low!r} above high {self.high!r}; swap them")
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        return X.clamp(self.low, self.high)
+
+    def scaled(self, c: float, beta: float) -> Bounds:
+        return Bounds(self.low / c**0.5, self.high / c**0.5)
+
+
+@dataclass(frozen=True)
+class Free(Penalty):
+    """No bound at all: a factor of either sign (semi-NMF)."""
+
+    order: ClassVar[int | None] = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Penalty):
+    """Columns of X that are known, and stay: `columns` (n, k), in the places `at` (r,) marks."""
+
+    columns: Any
+    at: Any
+    order: ClassVar[int | None] = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", torch.as_tensor(self.columns))
+        object.__setattr__(self, "at", torch.as_tensor(self.at))
+        count = int(self.at.sum()) if self.at.dtype == torch.bool and self.at.dim() == 1 else -1
+        if self.columns.dim() != 2 or self.columns.shape[1] != count:
+            raise ValueError(
+                f"Fixed has columns of shape {tuple(self.columns.shape)} and marks {count} places; "
+                "columns is (n, k), and at has an entry for each component, true for k of them"
+            )
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        X = X.clone()
+        X[..., self.at.to(X.device)] = self.columns.to(X)
+        return X
+
+    def scaled(self, c: float, beta: float) -> Fixed:
+        return Fixed(self.columns / c**0.5, self.at)
+
+
+@dataclass(frozen=True)
+class Simplex(Penalty):
+    """X ≥ 0, and each row (abundances), or each column, sums to `total`."""
+
+    total: float = 1.0
+    by: str = "rows"
+    order: ClassVar[int | None] = 1
+
+    def __post_init__(self) -> None:
+        _check_by(self.by, "Simplex")
+        if not self.total > 0:
+            raise ValueError(f"Simplex has total {self.total!r}; it must be above 0")
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
+
+    def _by_columns(self, X: X_) -> X_:
+        return onto_simplex(X.mT, self.total).mT
+
+    def scaled(self, c: float, beta: float) -> Simplex:
+        return replace(self, total=self.total / c**0.5)
+
+
+def onto_simplex(X: X_, total: float) -> X_:
+    """The nearest rows that are nonnegative and sum to `total`, by sorting (Held et al., 1974)."""
+    ordered = X.sort(dim=-1, descending=True).values
+    excess = ordered.cumsum(dim=-1) - total
+    ranks = torch.arange(1, X.shape[-1] + 1, dtype=X.dtype, device=X.device)
+    count = (ordered - excess / ranks > 0).sum(dim=-1, keepdim=True).clamp(min=1)
+    return (X - excess.gather(-1, count - 1) / count).clamp(min=0)
+
+
+def _check_by(by: str, name: str) -> None:
+    if by not in ("rows", "columns"):
+        raise ValueError(f"{name} is by {by!r}; choose 'rows' or 'columns'")
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """Several penalties on one factor, which is nonnegative unless `Free` or `Bounds` says else.
+
+    At most one set (order 1). Where a sum of penalties has no proximal step in closed form, it is
+    refused.
+    """
+
+    terms: tuple[Penalty, ...] = ()
+
+    @staticmethod
+    def of(given: Any, name: str = "regularize") -> Penalties:
+        """From none, one or several."""
+        if given is None:
+            return Penalties()
+        several = isinstance(given, list | tuple)
+        terms = tuple(given) if several else (given,)
+        for term in terms:
+            if not isinstance(term, Penalty):
+                raise ValueError(
+                    f"{name} holds {term!r}; it must be of factormer.penalties: L1, L2, Group, "
+                    "Smooth, Simplex, Bounds, Orthogonal, Free, Fixed"
+                )
+        steps = [term for term in terms if term.order is not None and not isinstance(term, Fixed)]
+        sets = [term for term in steps if term.order == 1]
+        if len(sets) > 1 or len({type(term) for term in terms}) < len(terms):
+            raise ValueError(
+                f"{name} is {list(terms)}; at most one of each kind, and one of Simplex, Bounds, "
+                "Free: add their weights, or intersect the bounds"
+            )
+        bounded = [s for s in sets if isinstance(s, Simplex | Bounds)]
+        if bounded and len(steps) > 1:
+            raise ValueError(
+                f"{name} is {list(terms)}; {type(bounded[0]).__name__} goes with L2, Smooth and "
+                "Orthogonal, not with L1 or Group, whose joint proximal step has no closed form"
+            )
+        by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
+        if by_rows and len(steps) < len([term for term in terms if term.order is not None]):
+            raise ValueError(
+                f"{name} has {by_rows[0]} beside Fixed; what holds for whole rows cannot leave "
+                "some of their entries as they are: take it by columns, or fix nothing"
+            )
+        return Penalties(tuple(sorted(terms, key=lambda term: term.order or 0)))
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the factor may have no negative entry."""
+        lows = [0.0 if not isinstance(t, Bounds) else t.low for t in self.terms]
+        return not any(isinstance(t, Free) for t in self.terms) and min(lows, default=0.0) >= 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked but X ≥ 0."""
+        return not self.terms
+
+    @property
+    def elastic(self) -> tuple[float, float] | None:
+        """The weights of L1 and L2, where there is nothing else but fixed columns; else None."""
+        if any(not isinstance(term, L1 | L2 | Fixed) for term in self.terms):
+            return None
+        return self._weight(L1), self._weight(L2)
+
+    @property
+    def fixed(self) -> Fixed | None:
+        """The columns that are known."""
+        return next((term for term in self.terms if isinstance(term, Fixed)), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all columns are known."""
+        return self.fixed is not None and bool(self.fixed.at.all())
+
+    def placed(self, X: X_) -> X_:
+        """X with the known columns in their places."""
+        return X if self.fixed is None else self.fixed.prox(X, X.new_zeros(1, 1))
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        """The sum of all penalties."""
+        total = X.new_zeros(X.shape[:-2])
+        for term in self.terms:
+            total = total + term.value(X)
+        return total
+
+    def prox(self, X: X_, t: Float[Tensor, "*b"]) -> X_:
+        """The proximal step of all that is not quadratic, nonnegativity included."""
+        t, bounded = t[..., None, None], False
+        for term in self.terms:
+            if term.order is None:
+                continue
+            if term.order >= 2 and not bounded:
+                X, bounded = X.clamp(min=0), True
+            X = term.prox(X, t)
+            bounded |= term.order == 1
+        return X if bounded else X.clamp(min=0)
+
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_ | float, float]:
+        """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² bounds the quadratic penalties.
+
+        From above, up to a constant, and with equality at the X that is given: the concave part of
+        `Orthogonal` is replaced by its tangent there.
+        """
+        r, options = X.shape[-1], {"dtype": X.dtype, "device": X.device}
+        apart = self._weight(Orthogonal)
+        A = self._weight(L2) * torch.eye(r, **options) + apart * torch.ones(r, r, **options)
+        return A, apart * X if apart else 0.0, self._weight(Smooth)
+
+    def scaled(self, c: float, beta: float) -> Penalties:
+        """Those on the factors of V / c."""
+        return Penalties(tuple(term.scaled(c, beta) for term in self.terms))
+
+    def _weight(self, kind: type[Any]) -> float:
+        terms: list[Any] = [term for term in self.terms if isinstance(term, kind)]
+        return sum((term.weight for term in terms), start=0.0)

@@ -1,0 +1,1 @@
+"""Training of the any-rank network: problems, pool, rollout, loop, evaluation."""

@@ -1,0 +1,30 @@
+"""From a run of the any-rank network to the card of its weights file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import torch
+
+from factormer.nn.zoo import Card
+from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.loop import AnyRankRun
+from factormer.train.anyrank.problems import KINDS
+from factormer.train.export import device_name
+
+
+def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version: str = "1") -> Card:
+    """The card of a run: config, data, cost and figures."""
+    options = asdict(config)
+    options.pop("model")
+    count = config.n_buckets * config.per_kind * len(KINDS)
+    training = {
+        "data": f"{count} synthetic matrices of {len(KINDS)} kinds, ranks 2–{config.max_rank}",
+        "steps": run.step,
+        "finished": run.finished,
+        "seconds": round(run.seconds),
+        "device": device_name(device),
+        "torch": torch.__version__,
+        "options": options,
+    }
+    return Card(config.name, version, config.model, training, run.figures)

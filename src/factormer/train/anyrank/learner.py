@@ -1,0 +1,183 @@
+"""Updates of the any-rank network on several batches at once, replayed as CUDA graphs on a GPU.
+
+A batch of iterations is thousands of small kernels. They are recorded once for each shape; batches
+of different shapes, which alone would leave most of a GPU idle, run beside each other in lanes.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from factormer.accelerate.base import RestartedState
+from factormer.matrix import Dense
+from factormer.nn.anyrank import AnyRankNetwork
+from factormer.problem import Problem
+from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.pool import Entry
+from factormer.train.anyrank.rollout import Outcome, learned, map_tensors, tensors, unrolled_loss
+
+
+class Work(NamedTuple):
+    """What a lane does next: a batch of a bucket, and how many updates it has been followed for."""
+
+    bucket: int
+    batch: int
+    age: int
+
+
+class Result(NamedTuple):
+    """Gradients, outcome, and the state to go on from."""
+
+    gradients: list[Tensor]
+    outcome: Outcome
+    state: RestartedState
+
+
+class Recording(NamedTuple):
+    """A CUDA graph with the tensors that it reads and those that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    result: Result
+
+
+class Lane:
+    """A batch that is being followed, and on a GPU a stream with its recordings."""
+
+    def __init__(self, on_gpu: bool):
+        self.state: RestartedState | None = None
+        self.stream = torch.cuda.Stream() if on_gpu else None
+        self.recordings: dict[int, Recording] = {}
+        self.memory: Any = None  # one pool of GPU memory, since recordings of a lane take turns
+
+
+class Learner:
+    """A network, its optimiser, its average and its lanes: all that changes in training."""
+
+    def __init__(self, model: AnyRankNetwork, config: AnyRankTraining, pool: list[Entry]):
+        self.config, self.model, self.pool = config, model, pool
+        self.average = copy.deepcopy(model).requires_grad_(False)
+        self.weights = list(model.parameters())
+        self.on_gpu = self.weights[0].is_cuda
+        self.optimizer = torch.optim.AdamW(
+            self.weights, lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay
+        )
+        self.lanes = [Lane(self.on_gpu) for _ in range(config.lanes)]
+        self.n_updates = 0
+
+    def step(self, works: list[Work], lr: float) -> Outcome:
+        """One update on a batch from every lane."""
+        results = [self._run(*pair) for pair in zip(self.lanes, works, strict=True)]
+        for lane in self.lanes:
+            if lane.stream is not None:
+                torch.cuda.current_stream().wait_stream(lane.stream)
+        by_weight = zip(*(result.gradients for result in results), strict=True)
+        gradients = [torch.stack(parts).mean(dim=0) for parts in by_weight]
+        self._update(gradients, lr)
+        outcomes = zip(*(result.outcome for result in results), strict=True)
+        return Outcome(*(torch.stack(values).mean() for values in outcomes))
+
+    @torch.no_grad()
+    def _update(self, gradients: list[Tensor], lr: float) -> None:
+        """Clip, step, average; a gradient that is not finite counts as zero."""
+        norm = torch.nn.utils.get_total_norm(gradients)
+        factor = (self.config.clip / norm.clamp(min=1e-12)).clamp(max=1)
+        factor = torch.where(norm.isfinite(), factor, 0)
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            weight.grad = gradient.nan_to_num(0, 0, 0) * factor
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.n_updates += 1
+        decay = min(self.config.ema, self.n_updates / (self.n_updates + 10))
+        for average, weight in zip(self.average.parameters(), self.weights, strict=True):
+            average.lerp_(weight, 1 - decay)
+
+    def _run(self, lane: Lane, work: Work) -> Result:
+        entry, config = self.pool[work.bucket], self.config
+        members = slice(work.batch * config.batch, (work.batch + 1) * config.batch)
+        first = work.age * config.n_iter
+        if lane.stream is None:
+            state = self._state(lane, work, members)
+            reference = entry.reference[first : first + config.n_iter, members]
+            result = self._gradients(
+                entry.bucket.problem(members), state, reference, entry.best[members], entry.solver
+            )
+            lane.state = result.state
+            return result
+        lane.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(lane.stream):
+            state = self._state(lane, work, members)
+            reference = entry.reference[first : first + config.n_iter, members]
+            inputs = [entry.bucket.V[members], reference, entry.best[members], *tensors(state)]
+            if work.bucket not in lane.recordings:
+                lane.recordings[work.bucket] = self._record(lane, entry, inputs, state)
+            recording = lane.recordings[work.bucket]
+            for target, source in zip(recording.inputs, inputs, strict=True):
+                target.copy_(source)
+            recording.graph.replay()
+            lane.state = map_tensors(torch.clone, recording.result.state)
+        return recording.result
+
+    def _state(self, lane: Lane, work: Work, members: slice) -> RestartedState:
+        """Where the lane is, or the start of a new batch."""
+        if work.age and lane.state is not None:
+            return lane.state
+        entry = self.pool[work.bucket]
+        problem, x0 = entry.bucket.problem(members), entry.bucket.start(members)
+        return learned(self.model, entry.solver).init(problem, x0)
+
+    def _gradients(
+        self, problem: Problem, state: RestartedState, reference: Tensor, best: Tensor, base: Any
+    ) -> Result:
+        """Gradients of the mean loss, each going back through a few iterations only."""
+        solver, outcomes = learned(self.model, base), []
+        parts = reference.split(self.config.truncate)
+        total = [torch.zeros_like(weight) for weight in self.weights]
+        for part in parts:
+            state = map_tensors(torch.detach, state)
+            outcome, state = unrolled_loss(
+                solver, problem, state, part, best, refusal=self.config.refusal
+            )
+            gradients = torch.autograd.grad(outcome.loss / len(parts), self.weights)
+            total = [a + b for a, b in zip(total, gradients, strict=True)]
+            outcomes.append(Outcome(*(value.detach() for value in outcome)))
+        means = (torch.stack(values).mean() for values in zip(*outcomes, strict=True))
+        return Result(total, Outcome(*means), map_tensors(torch.detach, state))
+
+    def _record(
+        self, lane: Lane, entry: Entry, inputs: list[Tensor], state: RestartedState
+    ) -> Recording:
+        static = [tensor.clone() for tensor in inputs]
+        V, reference, best, *rest = static
+        remaining = iter(rest)
+        own = map_tensors(lambda _: next(remaining), state)
+        problem = Problem(Dense(V), entry.bucket.rank)
+        arguments = (problem, own, reference, best, entry.solver)
+        self._gradients(*arguments)  # once without recording, so that libraries are set up
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=lane.memory, stream=lane.stream):
+            result = self._gradients(*arguments)
+        lane.memory = graph.pool()
+        return Recording(graph, static, result)
+
+    def state(self) -> dict[str, Any]:
+        """All that changes but the lanes, as plain tensors and numbers."""
+        return {
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "n_updates": self.n_updates,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to a state."""
+        self.model.load_state_dict(state["model"])
+        self.average.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.n_updates = state["n_updates"]

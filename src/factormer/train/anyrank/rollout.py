@@ -1,0 +1,156 @@
+"""The iteration that is trained on: the package's own loop, with gradients, and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.accelerate.anyrank import AnyRank
+from factormer.accelerate.base import Restarted, RestartedState
+from factormer.accelerate.extrapolate import Extrapolation
+from factormer.factors import Factors
+from factormer.nn.anyrank import AnyRankNetwork
+from factormer.problem import Problem
+from factormer.solvers.ao_admm import TraceAOADMM
+from factormer.solvers.base import Solver
+
+_SMALL = 1e-3  # excess beside the reference error that counts as none
+
+
+class RecordedState(NamedTuple):
+    """The solver's state, and ‖W Hᵀ − V‖² where its last step ended, taken or not."""
+
+    inner: Any
+    error: Float[Tensor, "*b"]
+
+    @property
+    def factors(self) -> Factors:
+        return self.inner.factors
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the end of the last step."""
+        return self.error
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A solver that computes the error from the residual: with gradients, and no look at its value.
+
+    So that a step can be recorded as a CUDA graph, and a refused one can be learned from.
+    """
+
+    solver: Solver[Any]
+
+    def init(self, problem: Problem, x0: Factors) -> RecordedState:
+        return RecordedState(self.solver.init(problem, x0), _sq_error(problem, x0))
+
+    def step(self, problem: Problem, state: RecordedState) -> RecordedState:
+        inner = self.solver.step(problem, state.inner)._replace(known=None)
+        return RecordedState(inner, _sq_error(problem, inner.factors))
+
+    def adopt(self, problem: Problem, state: RecordedState, x: Factors) -> RecordedState:
+        return state._replace(inner=self.solver.adopt(problem, state.inner, x))
+
+
+def admm(n_inner: int) -> TraceAOADMM:
+    """The batched engine's solver: AO-ADMM, which is products alone."""
+    return TraceAOADMM(n_inner=n_inner, tol=0.0, share=0.1)
+
+
+def classical(solver: Solver[Any]) -> Restarted:
+    """The engine to beat."""
+    return Restarted(Recorded(solver), Extrapolation())
+
+
+def learned(model: AnyRankNetwork, solver: Solver[Any]) -> Restarted:
+    """The engine with a network."""
+    return Restarted(Recorded(solver), AnyRank(model))
+
+
+def rms(problem: Problem, sq_error: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    """The root mean square error of an entry, in single precision."""
+    *_, m, n = problem.V.shape
+    return (sq_error / (m * n) + 1e-20).sqrt().float()
+
+
+class Outcome(NamedTuple):
+    """The loss, the mean log excess beside the reference, and the share of refused iterations."""
+
+    loss: Float[Tensor, ""]
+    gain: Float[Tensor, ""]
+    refused: Float[Tensor, ""]
+
+
+def unrolled_loss(
+    solver: Restarted,
+    problem: Problem,
+    state: RestartedState,
+    reference: Float[Tensor, "t b"],
+    best: Float[Tensor, " b"],
+    *,
+    refusal: float,
+) -> tuple[Outcome, RestartedState]:
+    """The loss of as many iterations as there are reference errors, and the state after them.
+
+    For each iteration, log of the excess over the best known error, relative to that of the
+    classical engine at the same iteration, softly bounded; and for a refused proposal, how far the
+    excess rose, so that it has a gradient although nothing came of it.
+    """
+    losses, gains, refusals = [], [], []
+    for target in reference:
+        before = _log_excess(rms(problem, state.error.detach()), best)
+        state = solver.step(problem, state)
+        gain = _log_excess(rms(problem, state.error), best) - _log_excess(target, best)
+        tried = state.inner.error
+        tried = torch.where(tried.isfinite(), tried, state.error)
+        trial = _log_excess(rms(problem, tried), best)
+        rise = torch.where(state.plain, trial - before, torch.zeros_like(before)).clamp(min=0)
+        losses.append(4 * torch.tanh(gain / 4) + refusal * torch.log1p(2 * rise))
+        gains.append(gain.detach().clamp(-6, 6))
+        refusals.append(state.plain.float())
+    parts = (torch.stack(values).mean() for values in (losses, gains, refusals))
+    return Outcome(*parts), state
+
+
+@torch.no_grad()
+def trajectory(
+    solver: Restarted, problem: Problem, x0: Factors, n_iter: int
+) -> tuple[Float[Tensor, "t b"], Float[Tensor, "t b"]]:
+    """The smallest error so far after each iteration, and whether that one was refused."""
+    errors, refusals = [], []
+    state = solver.init(problem, x0)
+    for _ in range(n_iter):
+        state = solver.step(problem, state)
+        errors.append(rms(problem, state.error))
+        refusals.append(state.plain.float())
+    return torch.stack(errors).cummin(dim=0).values, torch.stack(refusals)
+
+
+def _log_excess(error: Float[Tensor, " b"], best: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    return ((error - best).clamp(min=0) + _SMALL * best + 1e-6).log()
+
+
+def map_tensors(f: Callable[[Tensor], Tensor], state: Any) -> Any:
+    """The same nest of named tuples with f of every tensor."""
+    if isinstance(state, Tensor):
+        return f(state)
+    if state is None:
+        return None
+    return type(state)(*(map_tensors(f, part) for part in state))
+
+
+def tensors(state: Any) -> list[Tensor]:
+    """Every tensor in a nest of named tuples, in order."""
+    found: list[Tensor] = []
+    map_tensors(lambda t: (found.append(t), t)[1], state)
+    return found
+
+
+def _sq_error(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
+    (_, entries), *_ = problem.V.blocks(None)
+    return (x.W @ x.H.mT - entries).square().sum(dim=(-2, -1)).double()

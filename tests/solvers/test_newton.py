@@ -1,0 +1,196 @@
+"""Newton steps: against a general optimiser and a literal twin; descent; however V is stored."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from factormer.accelerate.base import Restarted
+from factormer.accelerate.extrapolate import Extrapolation
+from factormer.factors import Factors
+from factormer.losses import Beta
+from factormer.matrix import Dense, Observed, Sparse, stored
+from factormer.objective import Objective
+from factormer.penalties import L1, L2, Penalties, Simplex
+from factormer.solvers.multiplicative import Multiplicative
+from factormer.solvers.newton import Newton
+from tests.reference import newton_row
+
+BETAS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
+each_beta = pytest.mark.parametrize("beta", BETAS)
+
+
+def draw(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=rng) + 0.05
+
+
+def counts(rng: torch.Generator, m: int, n: int) -> Tensor:
+    """Counts, two thirds of them zero."""
+    return torch.poisson(3 * draw(rng, m, n) ** 3, generator=rng).double()
+
+
+def weights_for(rng: torch.Generator, m: int, n: int) -> Tensor:
+    return draw(rng, m, n) * (draw(rng, m, n) > 0.5)
+
+
+def run(problem: Objective, x: Factors, solver=None, n_steps: int = 1) -> Factors:
+    solver = solver or Newton()
+    state = solver.init(problem, x)
+    for _ in range(n_steps):
+        state = solver.step(problem, state)
+    return state.factors
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("weighted", [False, True])
+@each_beta
+def test_half_step_ends_at_the_least_point_for_a_given_w(beta, weighted, rng):
+    V, W, H = draw(rng, 12, 3), draw(rng, 12, 4), draw(rng, 3, 4)
+    omega = weights_for(rng, 12, 3) if weighted else torch.ones_like(V)
+    on = Penalties.of([L1(0.05), L2(0.1)])
+    matrix = Observed(Dense(V), omega) if weighted else Dense(V)
+    problem = Objective(matrix, 4, Beta(beta), on_h=on)
+    for _ in range(400):
+        H, _ = Newton().half_step(problem, W, H)
+
+    def value(h: np.ndarray) -> tuple[float, np.ndarray]:
+        x = Factors(W, torch.from_numpy(h.reshape(3, 4)))
+        gradient = problem.gradient(x) + 0.05 + 0.1 * x.H
+        return float(problem.loss(x)), gradient.numpy().ravel()
+
+    best = scipy.optimize.minimize(
+        value, H.numpy().ravel(), jac=True, bounds=[(0, None)] * 12, method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 2000},
+    )  # fmt: skip
+    assert value(H.numpy().ravel())[0] <= best.fun * (1 + 1e-7)
+
+
+@torch.no_grad()
+@each_beta
+def test_step_is_that_of_the_literal_twin(beta, rng):
+    V, W, H = draw(rng, 9, 5), draw(rng, 9, 3), 3 * draw(rng, 5, 3)
+    H[0], omega = 0, weights_for(rng, 9, 5)
+    on = Penalties.of([L1(0.02), L2(0.03)])
+    problem, solver = Objective(Observed(Dense(V), omega), 3, Beta(beta), on_h=on), Newton()
+    ours, _ = solver.half_step(problem, W, H)
+    for j in range(5):
+        expected = newton_row(
+            V[:, j].numpy(), omega[:, j].numpy(), W.numpy(), H[j].numpy(),
+            beta=beta, l1=0.02, l2=0.03, near=solver.near, n_sweeps=solver.n_sweeps,
+        )  # fmt: skip
+        np.testing.assert_allclose(ours[j], expected, rtol=1e-8, atol=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["dense", "weighted", "stored", "sparse"])
+@each_beta
+def test_objective_never_rises_and_is_told_right(beta, kind, rng):
+    V = counts(rng, 9, 7) if beta > 0 else draw(rng, 9, 7)
+    V[0] = 0 if beta > 0 else 0.1
+    omega = weights_for(rng, 9, 7)
+    matrix = {
+        "dense": lambda: Dense(V),
+        "weighted": lambda: Observed(Dense(V), omega),
+        "stored": lambda: stored(V, omega),
+        "sparse": lambda: Sparse.of(scipy.sparse.csr_array(V.numpy())),
+    }[kind]()
+    problem = Objective(matrix, 3, Beta(beta), on_w=Penalties.of(L1(0.01)))
+    solver, x = Newton(), Factors(draw(rng, 9, 3), draw(rng, 7, 3))
+    state = solver.init(problem, x)
+    before = float(problem.loss(x))
+    for _ in range(25):
+        state = solver.step(problem, state)
+        now = float(problem.loss(state.factors))
+        assert now <= before * (1 + 1e-10)
+        np.testing.assert_allclose(float(state.sq_error(problem)), 2 * now, rtol=1e-9)
+        assert all((F >= 0).all() and F.isfinite().all() for F in state.factors)
+        before = now
+
+
+@torch.no_grad()
+@each_beta
+def test_however_v_is_stored(beta, rng):
+    V = counts(rng, 9, 7) if beta > 0 else draw(rng, 9, 7)
+    x = Factors(draw(rng, 9, 3), draw(rng, 7, 3))
+    dense = run(Objective(Dense(V), 3, Beta(beta)), x, n_steps=3)
+    sparse = run(
+        Objective(Sparse.of(scipy.sparse.csr_array(V.numpy())), 3, Beta(beta)), x, n_steps=3
+    )
+    ones = run(Objective(Observed(Dense(V), torch.ones_like(V)), 3, Beta(beta)), x, n_steps=3)
+    for other in (sparse, ones):
+        torch.testing.assert_close(other.W, dense.W, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(other.H, dense.H, rtol=1e-8, atol=1e-10)
+    omega = weights_for(rng, 9, 7)
+    by_weights = run(Objective(Observed(Dense(V), omega), 3, Beta(beta)), x, n_steps=3)
+    by_list = run(Objective(stored(V, omega), 3, Beta(beta)), x, n_steps=3)
+    torch.testing.assert_close(by_list.W, by_weights.W, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(by_list.H, by_weights.H, rtol=1e-8, atol=1e-10)
+
+
+@torch.no_grad()
+@each_beta
+def test_a_weight_is_a_number_of_copies(beta, rng):
+    V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
+    copies = torch.tensor([1, 3, 2, 1, 1, 2])
+    weighted = Observed(Dense(V), copies.double()[:, None].expand(6, 5).contiguous())
+    one, many = Objective(weighted, 2, Beta(beta)), V.repeat_interleave(copies, dim=0)
+    two = Objective(Dense(many), 2, Beta(beta))
+    a = run(one, x, n_steps=3)
+    b = run(two, Factors(x.W.repeat_interleave(copies, dim=0), x.H), n_steps=3)
+    torch.testing.assert_close(a.H, b.H, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(a.W.repeat_interleave(copies, dim=0), b.W, rtol=1e-8, atol=1e-10)
+
+
+@torch.no_grad()
+@each_beta
+def test_permutation_and_transposition(beta, rng):
+    V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
+    p, q = torch.randperm(6, generator=rng), torch.randperm(5, generator=rng)
+    a = run(Objective(Dense(V), 2, Beta(beta)), x, n_steps=2)
+    turned = Objective(Dense(V[p][:, q].contiguous()), 2, Beta(beta))
+    b = run(turned, Factors(x.W[p], x.H[q]), n_steps=2)
+    torch.testing.assert_close(b.W, a.W[p], rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(b.H, a.H[q], rtol=1e-8, atol=1e-10)
+    problem = Objective(Dense(V), 2, Beta(beta))
+    x1 = run(problem, x)
+    swapped = run(problem.T, Factors(x1.H, x.W))
+    torch.testing.assert_close(swapped.H, x1.W, rtol=1e-8, atol=1e-10)
+
+
+@torch.no_grad()
+def test_float32_agrees_with_float64(rng):
+    V, x = counts(rng, 20, 15), Factors(draw(rng, 20, 3), draw(rng, 15, 3))
+    a = run(Objective(Dense(V), 3, Beta(1.0)), x, n_steps=5)
+    x32 = Factors(x.W.float(), x.H.float())
+    b = run(Objective(Dense(V.float()), 3, Beta(1.0)), x32, n_steps=5)
+    torch.testing.assert_close(b.W.double(), a.W, rtol=1e-2, atol=1e-3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e6])
+def test_starts_at_any_scale_are_recovered_from(scale, rng):
+    V, W = counts(rng, 20, 15) + 0.1, draw(rng, 20, 3)
+    problem = Objective(Dense(V), 3, Beta(1.0))
+    good = problem.loss(run(problem, Factors(W, draw(rng, 15, 3)), n_steps=100))
+    x = run(problem, Factors(W, scale * draw(rng, 15, 3)), n_steps=100)
+    assert float(problem.loss(x)) <= 1.05 * float(good)
+
+
+@torch.no_grad()
+def test_extrapolation_needs_fewer_iterations_than_multiplicative_updates(rng):
+    V = torch.poisson(5 * draw(rng, 30, 4) @ draw(rng, 4, 25), generator=rng)
+    x = Factors(draw(rng, 30, 4), draw(rng, 25, 4))
+    problem = Objective(Dense(V), 4, Beta(1.0))
+    ours = run(problem, x, Restarted(Newton(), Extrapolation()), n_steps=20)
+    theirs = run(problem, x, Multiplicative(), n_steps=100)
+    assert float(problem.loss(ours)) < float(problem.loss(theirs))
+
+
+def test_what_it_cannot_do_gets_a_sentence(rng):
+    V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
+    with pytest.raises(ValueError, match="L1 and L2 alone"):
+        Newton().init(Objective(Dense(V), 2, Beta(1.0), on_w=Penalties.of(Simplex())), x)
+    with pytest.raises(ValueError, match="one matrix on a CPU"):
+        Newton().init(Objective(Dense(V[None]), 2, Beta(1.0)), x)

@@ -1,0 +1,177 @@
+"""AO-ADMM with penalties and losses: each half-step against a general optimiser."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from torch import Tensor
+
+from factormer.factors import Factors
+from factormer.losses import Beta
+from factormer.matrix import Dense, Observed
+from factormer.objective import Objective
+from factormer.penalties import (
+    L1,
+    L2,
+    Bounds,
+    Free,
+    Group,
+    Orthogonal,
+    Penalties,
+    Simplex,
+    Smooth,
+)
+from factormer.solvers.ao_admm import TraceAOADMM
+from factormer.solvers.elastic import ElasticHALS
+from factormer.solvers.newton import Newton
+from factormer.solvers.proximal import ProximalADMM, Split, admm_divergence, smooth_solve
+
+PENALTIES = {
+    "nothing": [],
+    "L1": [L1(0.5)],
+    "L2": [L2(0.5)],
+    "elastic": [L1(0.3), L2(0.2)],
+    "Group-rows": [Group(0.8, by="rows")],
+    "Group-columns": [Group(0.8)],
+    "Smooth": [Smooth(2.0)],
+    "Smooth-L1": [Smooth(2.0), L1(0.3)],
+    "Orthogonal": [Orthogonal(0.3)],
+    "Bounds": [Bounds(0.1, 0.4)],
+    "Free": [Free(), L2(0.1)],
+    "Simplex": [Simplex()],
+    "Simplex-Smooth": [Simplex(), Smooth(1.0)],
+    "Simplex-columns": [Simplex(by="columns")],
+}
+each_penalty = pytest.mark.parametrize("terms", PENALTIES.values(), ids=PENALTIES.keys())
+
+
+def draw(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=rng) + 0.05
+
+
+def excess(z: np.ndarray, shape: tuple[int, int], axis: int) -> np.ndarray:
+    return z.reshape(shape).sum(axis) - 1
+
+
+def best_by_scipy(problem: Objective, W: Tensor, H: Tensor) -> float:
+    """The least objective over H that a general optimiser finds from H."""
+    shape, terms = (H.shape[0], H.shape[1]), problem.on_h.terms
+
+    def value(h: np.ndarray) -> float:
+        return float(problem.loss(Factors(W, torch.from_numpy(h.reshape(shape)))))
+
+    bounds = (0, None)
+    for term in terms:
+        bounds = (term.low, term.high) if isinstance(term, Bounds) else bounds
+        bounds = (None, None) if isinstance(term, Free) else bounds
+    sums = [
+        {"type": "eq", "fun": partial(excess, shape=shape, axis=1 if t.by == "rows" else 0)}
+        for t in terms
+        if isinstance(t, Simplex)
+    ]
+    found = scipy.optimize.minimize(
+        value, H.numpy().ravel(), method="SLSQP", bounds=[bounds] * H.numel(), constraints=sums,
+        options={"maxiter": 500, "ftol": 1e-13},
+    )  # fmt: skip
+    return float(found.fun)
+
+
+@torch.no_grad()
+@each_penalty
+def test_half_step_ends_where_a_general_optimiser_does(terms, rng):
+    V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
+    problem = Objective(Dense(V), 3, on_h=Penalties.of(terms))
+    solver, split = ProximalADMM(n_inner=100), Split(torch.zeros_like(H))
+    for _ in range(10):
+        H, split = solver._half_step(problem, W, H, split)
+    assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
+    assert float(problem._step(Factors(W, H)).norm()) < 1e-3
+
+
+@pytest.mark.slow
+@torch.no_grad()
+@pytest.mark.parametrize("beta", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_convex_losses_end_where_newton_does(beta, weighted, rng):
+    V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
+    omega = draw(rng, 10, 4) * (draw(rng, 10, 4) > 0.4) if weighted else torch.ones_like(V)
+    problem = Objective(Observed(Dense(V), omega), 3, Beta(beta))
+    ours, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=1500)
+    theirs = H
+    for _ in range(300):
+        theirs, _ = Newton().half_step(problem, W, theirs)
+    a, b = (float(problem.loss(Factors(W, F))) for F in (ours, theirs))
+    assert a <= b * (1 + 1e-4) + 1e-8
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_losses_that_are_not_convex_are_lowered(beta, rng):
+    """Below β = 1 a half-step has several minima, and ADMM may end in another than Newton."""
+    V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
+    problem = Objective(Dense(V), 3, Beta(beta))
+    lower, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=100)
+    assert float(problem.loss(Factors(W, lower))) < float(problem.loss(Factors(W, H)))
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_abundances_under_kullback_leibler(rng):
+    V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
+    problem = Objective(Dense(V), 3, Beta(1.0), on_h=Penalties.of(Simplex()))
+    H, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=1500)
+    torch.testing.assert_close(H.sum(dim=1), torch.ones(4, dtype=torch.float64))
+    assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
+
+
+def test_smooth_solve_solves(rng):
+    A = draw(rng, 6, 3)
+    G, rhs, mu = A.mT @ A + torch.eye(3, dtype=torch.float64), draw(rng, 8, 3), 0.7
+    D = torch.eye(8, dtype=torch.float64).diff(dim=0)
+    X = smooth_solve(G, rhs, mu)
+    torch.testing.assert_close(X @ G + mu * D.mT @ D @ X, rhs)
+    torch.testing.assert_close(smooth_solve(G, rhs, 0.0) @ G, rhs)
+
+
+@torch.no_grad()
+def test_without_penalties_it_is_ao_admm(rng):
+    V, x = draw(rng, 8, 6), Factors(draw(rng, 8, 3), draw(rng, 6, 3))
+    problem = Objective(Dense(V), 3)
+    ours, theirs = ProximalADMM(n_inner=5), TraceAOADMM(tol=0.0)
+    a, b = ours.init(problem, x), theirs.init(problem, x)
+    for _ in range(3):
+        a, b = ours.step(problem, a), theirs.step(problem, b)
+    torch.testing.assert_close(a.factors.W, b.factors.W)
+    torch.testing.assert_close(a.factors.H, b.factors.H)
+
+
+@torch.no_grad()
+def test_elastic_hals_ends_where_admm_does(rng):
+    V, x = draw(rng, 8, 6), Factors(draw(rng, 8, 2), draw(rng, 6, 2))
+    on = Penalties.of([L1(0.05), L2(0.1)])
+    problem = Objective(Dense(V), 2, on_w=on, on_h=on)
+    values = []
+    solvers: list[Any] = [ElasticHALS(), ProximalADMM()]
+    for solver in solvers:
+        state = solver.init(problem, x)
+        for _ in range(300):
+            state = solver.step(problem, state)
+        torch.testing.assert_close(state.sq_error(problem), 2 * problem.loss(state.factors))
+        values.append(float(problem.loss(state.factors)))
+        assert float(problem.stationarity(state.factors)) < 1e-3
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-4)
+
+
+@torch.no_grad()
+def test_stack_is_solved_as_its_members(rng):
+    V, W, H = draw(rng, 2, 6, 5), draw(rng, 2, 6, 3), draw(rng, 2, 5, 3)
+    on, solver = Penalties.of([Simplex()]), ProximalADMM()
+    both = Objective(Dense(V), 3, Beta(1.0), on_w=on)
+    state = solver.step(both, solver.init(both, Factors(W, H)))
+    for k in range(2):
+        one = Objective(Dense(V[k]), 3, Beta(1.0), on_w=on)
+        alone = solver.step(one, solver.init(one, Factors(W[k], H[k])))
+        torch.testing.assert_close(state.factors.W[k], alone.factors.W)

@@ -1,0 +1,236 @@
+"""factorize() beyond least squares: independent answers, unknown entries, sentences for misuse."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.decomposition import non_negative_factorization
+
+from factormer import factorize
+from factormer.penalties import L1, L2, Bounds, Free, Group, Orthogonal, Simplex, Smooth
+
+KL = "kullback-leibler"
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def low_rank(random: np.random.Generator, m: int = 30, n: int = 20, r: int = 3) -> np.ndarray:
+    return random.exponential(size=(m, r)) @ random.exponential(size=(r, n))
+
+
+@pytest.mark.parametrize("loss", [KL, "itakura-saito", 1.5, 0.5])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_no_worse_than_scikit_learn(loss, sparse, random):
+    V = random.poisson(low_rank(random)).astype(float)
+    if loss == "itakura-saito":
+        if sparse:
+            pytest.skip("forbids zeros")
+        V += 0.1
+    data = scipy.sparse.csr_array(V) if sparse else V
+    ours = factorize(data, 3, loss=loss, max_iter=150)
+    from sklearn.decomposition._nmf import _beta_divergence
+
+    rank: Any = 3
+    W, H, _ = non_negative_factorization(
+        V, n_components=rank, init="random", solver="mu", beta_loss=loss, max_iter=300, tol=0,
+        random_state=0,
+    )  # fmt: skip
+    theirs = _beta_divergence(V, W, H, loss)
+    assert ours.loss <= 1.02 * theirs
+    np.testing.assert_allclose(ours.loss, _beta_divergence(V, ours.W, ours.H.T, loss), rtol=1e-6)
+    np.testing.assert_allclose(ours.trace.loss.min(), ours.loss, rtol=1e-5)
+
+
+def test_stops_when_stationary(random):
+    V = random.poisson(5 * low_rank(random)).astype(float)
+    result = factorize(V, 3, loss=KL, max_iter=3000, tol=1e-5)
+    assert result.status.name == "CONVERGED"
+    assert (np.diff(result.trace.loss) <= 1e-9 * result.loss).all()
+
+
+def test_unit_of_v_changes_nothing(random):
+    V = random.poisson(5 * low_rank(random)).astype(float)
+    choices: list[dict[str, Any]] = [{"loss": KL}, {"loss": 1.5, "regularize_H": [L1(0.0)]}]
+    for options in choices:
+        a = factorize(V, 3, max_iter=20, **options)
+        b = factorize(1e6 * V, 3, max_iter=20, **options)
+        np.testing.assert_allclose(b.W @ b.H.T, 1e6 * a.W @ a.H.T, rtol=1e-6)
+
+
+def weighted_als(V: np.ndarray, weights: np.ndarray, r: int, seed: int) -> np.ndarray:
+    """Plain projected weighted least squares, row by row: the prediction W Hᵀ."""
+    from scipy.optimize import nnls
+
+    rng = np.random.default_rng(seed)
+    W, H = rng.random((V.shape[0], r)), rng.random((V.shape[1], r))
+    for _ in range(60):
+        for X, Y, A, B in ((W, H, V, weights), (H, W, V.T, weights.T)):
+            for i in range(len(X)):
+                root = np.sqrt(B[i])
+                X[i] = nnls(root[:, None] * Y, root * A[i])[0]
+    return W @ H.T
+
+
+def test_held_out_error_is_that_of_a_plain_weighted_solver(random):
+    V = low_rank(random) + 0.05 * random.random((30, 20))
+    known = random.random(V.shape) < 0.6
+    held_out = np.where(known, V, np.nan)
+    plain = weighted_als(V, known.astype(float), 3, seed=1)
+    options = {"max_iter": 500, "tol": 1e-7}
+    ways = {
+        "nan": factorize(held_out, 3, **options),
+        "mask": factorize(V, 3, mask=known, **options),
+        "weights": factorize(V, 3, weights=known.astype(float), **options),
+        "sparse mask": factorize(
+            scipy.sparse.csr_array(V), 3, mask=scipy.sparse.csr_array(known), **options
+        ),
+        "zeros": factorize(scipy.sparse.csr_array(V * known), 3, missing="zeros", **options),
+        "dense zeros": factorize(V * known, 3, missing="zeros", **options),
+    }
+
+    def error(fit: np.ndarray, where: np.ndarray) -> float:
+        return float(np.sqrt(np.mean((fit - V)[where] ** 2)))
+
+    for name, result in ways.items():
+        fit = result.W @ result.H.T
+        assert error(fit, known) <= 1.05 * error(plain, known), name
+        assert error(fit, ~known) <= 2 * error(plain, ~known), name
+        np.testing.assert_allclose(result.rmse, error(fit, known), rtol=1e-6)
+
+
+def test_few_known_entries_are_held_as_a_list(random):
+    V = low_rank(random)
+    known = random.random(V.shape) < 0.25
+    a = factorize(V, 2, mask=known, max_iter=30)
+    b = factorize(scipy.sparse.csr_array(V), 2, mask=scipy.sparse.csr_array(known), max_iter=30)
+    np.testing.assert_allclose(a.W @ a.H.T, b.W @ b.H.T, rtol=1e-6)
+
+
+def test_row_weights_and_standard_deviations(random):
+    V, rows = low_rank(random) + random.random((30, 20)), random.random(30) + 0.1
+    a = factorize(V, 3, weights=rows, max_iter=40)
+    b = factorize(V, 3, weights=np.tile(rows[:, None], 20), max_iter=40)
+    np.testing.assert_allclose(a.W, b.W)
+    fit = a.W @ a.H.T
+    np.testing.assert_allclose(a.loss, (rows[:, None] * (fit - V) ** 2).sum() / 2, rtol=1e-9)
+
+
+def test_all_known_and_equal_is_plain(random):
+    V = low_rank(random)
+    a, b = factorize(V, 3, max_iter=5), factorize(V, 3, max_iter=5, mask=np.ones_like(V, bool))
+    assert np.array_equal(a.W, b.W)
+
+
+@pytest.mark.parametrize(
+    ("side", "terms", "holds"),
+    [
+        ("regularize_W", Simplex(), lambda x: np.allclose(x.W.sum(1), 1)),
+        ("regularize_H", Simplex(by="columns"), lambda x: np.allclose(x.H.sum(0), 1)),
+        ("regularize_H", Bounds(0.2, 0.9), lambda x: x.H.min() >= 0.2 and x.H.max() <= 0.9),
+        ("regularize_W", Free(), lambda x: x.W.min() < 0 <= x.H.min()),
+        ("regularize_W", Group(1e3), lambda x: not x.W.any()),
+        ("regularize_W", L1(1e4), lambda x: not x.W.any()),
+    ],
+)
+def test_constraints_hold(side, terms, holds, random):
+    V = low_rank(random)
+    assert holds(factorize(V, 3, max_iter=60, **{side: terms}))
+
+
+@pytest.mark.parametrize("loss", ["frobenius", KL])
+def test_penalties_do_what_they_are_for(loss, random):
+    V = low_rank(random) + 0.3 * random.random((30, 20))
+    plain = factorize(V, 4, loss=loss, max_iter=100)
+    rough = lambda x: float(np.square(np.diff(x.H, axis=0)).sum() / np.square(x.H).sum())  # noqa: E731
+    both = {"regularize_W": L2(0.1), "loss": loss, "max_iter": 100}
+    smooth = factorize(V, 4, regularize_H=Smooth(30.0), **both)
+    assert rough(smooth) < 0.5 * rough(plain)
+    sparse = factorize(V, 4, regularize_H=L1(3.0), **both)
+    assert (sparse.H == 0).mean() > (plain.H == 0).mean()
+
+    def overlap(H: np.ndarray) -> float:
+        H = H / np.linalg.norm(H, axis=0)
+        return float((H.T @ H).sum() - len(H.T))
+
+    apart = factorize(V, 4, regularize_H=Orthogonal(3.0), **both)
+    assert overlap(apart.H + 1e-12) < overlap(plain.H)
+
+
+def test_symmetric(random):
+    H = random.random((15, 3))
+    V = H @ H.T
+    result = factorize(V, 3, symmetric=True, max_iter=1000, tol=1e-8)
+    assert np.array_equal(result.W, result.H)
+    assert result.rmse < 0.01 * V.mean()
+
+
+def test_separable_start_finds_the_anchors(random):
+    H = random.random((20, 4))
+    W = np.vstack([np.eye(4), random.dirichlet(np.ones(4), 40)])
+    order = random.permutation(44)
+    result = factorize((W @ H.T)[order], 4, init="separable", max_iter=0)
+    found, true = (F / np.linalg.norm(F, axis=0) for F in (result.H, H))
+    for column in true.T:  # the scale is shared with W
+        assert min(np.abs(found.T - column).max(axis=1)) < 1e-9
+    again = factorize(scipy.sparse.csr_array((W @ H.T)[order]), 4, init="separable", max_iter=0)
+    np.testing.assert_allclose(again.H, result.H)
+
+
+def test_stacks_and_tensors(random):
+    V = torch.from_numpy(np.stack([random.poisson(low_rank(random)) for _ in range(2)])).double()
+    result = factorize(V, 3, loss=KL, max_iter=50)
+    assert isinstance(result.W, torch.Tensor)
+    for k in range(2):
+        alone = factorize(V[k], 3, loss=KL, max_iter=50, solver="mu-extrapolated")
+        assert np.asarray(result.loss)[k] <= 1.3 * float(alone.loss)
+
+
+def test_float32_stays(random):
+    V = random.poisson(low_rank(random)).astype(np.float32)
+    result = factorize(V, 3, loss=KL, max_iter=10)
+    assert result.W.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"loss": "kl"}, "choose 'frobenius'"),
+        ({"loss": "itakura-saito"}, r"β = 0 and V has \d+ zeros"),
+        ({"mask": np.ones((3, 3))}, r"mask has shape \(3, 3\); it must have that of V, \(30, 20\)"),
+        ({"weights": -np.ones((30, 20))}, "600 entries that are negative"),
+        ({"mask": np.zeros((30, 20))}, "no entry of V is known"),
+        ({"missing": "nan"}, "choose 'zeros'"),
+        ({"loss": KL, "solver": "her"}, "choose one of auto, newton"),
+        ({"loss": KL, "solver": "hals"}, "squared error"),
+        ({"regularize_W": Simplex(), "solver": "mu"}, "L1 and L2 alone"),
+        ({"symmetric": True}, "square V"),
+        ({"symmetric": True, "loss": KL}, "squared error alone"),
+        ({"regularize_W": "l1"}, "factormer.penalties"),
+    ],
+)
+def test_misuse_gets_a_sentence(options, sentence, random):
+    V = random.poisson(low_rank(random)).astype(float)
+    with pytest.raises(ValueError, match=sentence):
+        factorize(V, 3, **options)
+
+
+def test_sparse_misuse_gets_a_sentence(random):
+    V = scipy.sparse.csr_array(random.poisson(low_rank(random)).astype(float))
+    with pytest.raises(ValueError, match="V is sparse and weights is dense"):
+        factorize(V, 3, weights=np.ones((30, 20)))
+    with pytest.raises(ValueError, match=r"must have that of V, \(30, 20\)"):
+        factorize(V, 3, mask=scipy.sparse.eye_array(3))
+    with pytest.raises(ValueError, match="need a dense V"):
+        factorize(V, 3, loss=KL, regularize_W=Simplex())
+
+
+def test_a_network_for_what_it_does_not_serve_is_refused():
+    V = np.ones((5, 4))
+    V[1, 2] = np.nan
+    with pytest.raises(ValueError, match="'any-rank', which serves the plain squared error alone"):
+        factorize(V, 2, accelerator="any-rank")

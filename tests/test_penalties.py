@@ -1,0 +1,114 @@
+"""Penalties: each proximal step is the least point that a general optimiser finds."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+
+from factormer.penalties import (
+    L1,
+    L2,
+    Bounds,
+    Free,
+    Group,
+    Orthogonal,
+    Penalties,
+    Simplex,
+    Smooth,
+    onto_simplex,
+)
+
+T = torch.tensor(0.7, dtype=torch.float64)
+STEPS = {
+    "nothing": [],
+    "L1": [L1(0.5)],
+    "Group-rows": [Group(0.4, by="rows")],
+    "Group-columns": [Group(0.4, by="columns")],
+    "L1-Group": [L1(0.2), Group(0.3, by="rows")],
+    "Bounds": [Bounds(0.1, 0.5)],
+    "Free-L1": [Free(), L1(0.3)],
+    "Simplex": [Simplex()],
+    "Simplex-columns": [Simplex(2.0, by="columns")],
+}
+
+
+def excess(z: np.ndarray, axis: int, total: float) -> np.ndarray:
+    return z.reshape(3, 2).sum(axis) - total
+
+
+@pytest.mark.parametrize("terms", STEPS.values(), ids=STEPS.keys())
+def test_prox_is_the_least_point(terms, rng):
+    X = torch.randn(3, 2, dtype=torch.float64, generator=rng)
+    on = Penalties.of(terms)
+    Z = on.prox(X, T)
+
+    def value(z: np.ndarray) -> float:
+        Y = torch.from_numpy(z.reshape(3, 2))
+        return float((Y - X).square().sum() / 2 + T * on.value(Y))
+
+    low, high = (None, None) if not on.nonnegative else (0, None)
+    if any(isinstance(t, Bounds) for t in terms):
+        low, high = 0.1, 0.5
+    sums = []
+    for term in terms:
+        if isinstance(term, Simplex):
+            axis = 1 if term.by == "rows" else 0
+            sums = [{"type": "eq", "fun": partial(excess, axis=axis, total=term.total)}]
+    start = np.full(6, 0.3)
+    found = scipy.optimize.minimize(
+        value, start, method="SLSQP", bounds=[(low, high)] * 6, constraints=sums, tol=1e-14
+    )
+    assert value(Z.numpy().ravel()) <= found.fun + 1e-6
+    np.testing.assert_allclose(Z.numpy().ravel(), found.x, atol=2e-3)
+
+
+def test_projection_onto_the_simplex(rng):
+    X = 3 * torch.randn(50, 7, dtype=torch.float64, generator=rng)
+    Z = onto_simplex(X, 1.0)
+    torch.testing.assert_close(Z.sum(dim=1), torch.ones(50, dtype=torch.float64))
+    assert (Z >= 0).all()
+    torch.testing.assert_close(onto_simplex(Z, 1.0), Z)
+
+
+def test_quadratic_part_bounds_the_penalties_and_touches_them(rng):
+    X, Y = (torch.rand(5, 3, dtype=torch.float64, generator=rng) for _ in range(2))
+    on = Penalties.of([L2(0.3), Orthogonal(0.7), Smooth(0.2)])
+    A, L, mu = on.quadratic(X)
+
+    def bound(Z: torch.Tensor) -> float:
+        rough = mu / 2 * Z.diff(dim=0).square().sum()
+        return float(((Z @ A) * Z).sum() / 2 - (L * Z).sum() + rough)
+
+    gap = float(on.value(X)) - bound(X)
+    assert float(on.value(Y)) <= bound(Y) + gap + 1e-12
+
+
+@pytest.mark.parametrize(
+    "term",
+    [L1(0.5), L2(0.5), Group(0.5), Smooth(0.5), Orthogonal(0.5)],
+    ids=lambda t: type(t).__name__,
+)
+def test_unit_of_the_factor(term, rng):
+    X, c, beta = torch.rand(4, 3, dtype=torch.float64, generator=rng), 2.5, 1.5
+    torch.testing.assert_close(term.scaled(c, beta).value(X), term.value(c**0.5 * X) / c**beta)
+    assert Bounds(1.0, 4.0).scaled(4.0, 2.0) == Bounds(0.5, 2.0)
+    assert Simplex(4.0).scaled(4.0, 2.0) == Simplex(2.0)
+
+
+def test_wrong_penalties_get_a_sentence():
+    with pytest.raises(ValueError, match="at least 0"):
+        L1(-1.0)
+    with pytest.raises(ValueError, match="choose 'rows' or 'columns'"):
+        Group(1.0, by="both")
+    with pytest.raises(ValueError, match="swap them"):
+        Bounds(2.0, 1.0)
+    with pytest.raises(ValueError, match="above 0"):
+        Simplex(0.0)
+    with pytest.raises(ValueError, match="at most one of each kind"):
+        Penalties.of([L1(1.0), L1(2.0)])
+    with pytest.raises(ValueError, match="no closed form"):
+        Penalties.of([Simplex(), L1(1.0)])
+    with pytest.raises(ValueError, match=r"of factormer\.penalties"):
+        Penalties.of(0.1)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,117 @@
+"""Training lowers the loss, and stopping it changes nothing but the time it takes."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from factormer.nn.anyrank import AnyRankConfig
+from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.evaluate import iterations
+from factormer.train.anyrank.export import make_card
+from factormer.train.anyrank.learner import Learner, Work
+from factormer.train.anyrank.loop import learning_rate, new_network, plan, train_any_rank
+from factormer.train.anyrank.pool import make_pool
+from tests.networks import random_any_rank
+from tests.train.cases import assert_same_weights
+
+CONFIG = AnyRankTraining(
+    name="tiny", model=AnyRankConfig(width=6, messages=2), n_buckets=4, per_kind=1, max_rank=3,
+    max_size=14, n_reference=16, n_steps=6, lanes=2, batch=5, n_iter=4, truncate=2, horizon=2,
+    lr=3e-3, warmup=2, ema=0.5, seed=3,
+)  # fmt: skip
+QUICK = {"shapes": ((8, 7, 2),), "per_kind": 1, "n_iter": 10}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The run that others are compared with."""
+    return train_any_rank(CONFIG, tmp_path_factory.mktemp("whole"), evaluation=QUICK)
+
+
+def test_run_stopped_after_every_round_gives_the_same_weights(uninterrupted, tmp_path):
+    steps = []
+    while not (run := train_any_rank(CONFIG, tmp_path, max_seconds=0.0, evaluation=QUICK)).finished:
+        steps.append(run.step)
+    assert steps == [2, 4]
+    assert_same_weights(run.model, uninterrupted.model)
+
+
+def test_run_leaves_the_global_generator_alone(tmp_path):
+    before = torch.get_rng_state()
+    train_any_rank(replace(CONFIG, n_steps=2), tmp_path, evaluation=QUICK)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_warm_start_begins_from_the_weights_given(tmp_path):
+    model = random_any_rank(width=6, messages=2).float()
+    config = replace(CONFIG, n_steps=2, lr=0.0)
+    run = train_any_rank(config, tmp_path, warm_start=model, evaluation=QUICK)
+    for key, weight in run.model.state_dict().items():
+        torch.testing.assert_close(weight, model.state_dict()[key])
+
+
+def test_training_over_hals_runs(tmp_path):
+    run = train_any_rank(replace(CONFIG, base="hals", n_steps=2), tmp_path, evaluation=QUICK)
+    assert run.finished
+    assert all(p.isfinite().all() for p in run.model.parameters())
+
+
+def test_updates_lower_the_loss():
+    pool = make_pool(CONFIG, torch.device("cpu"))
+    learner, works = Learner(new_network(CONFIG), CONFIG, pool), [Work(2, 0, 0), Work(1, 0, 0)]
+    losses = [learner.step(works, 1e-2).loss.item() for _ in range(25)]
+    assert min(losses) < losses[0] - 0.005
+
+
+def test_card_says_what_the_run_was(uninterrupted):
+    card = make_card(CONFIG, uninterrupted, device="cpu")
+    assert (card.name, card.use, card.ranks) == ("tiny", "accelerator", "any rank")
+    assert card.training["steps"] == 6
+    assert card.training["options"]["lr"] == 3e-3
+    assert "by rank" in card.figures
+
+
+def test_round_follows_batches_of_the_lanes_own_buckets():
+    config = replace(CONFIG, horizon=6, n_reference=24)
+    for number in range(20):
+        rounds = plan(config, number, [2, 2, 2, 2])
+        assert len(rounds) == 6
+        for lane in range(2):
+            works = [works[lane] for works in rounds]
+            assert all(work.bucket % 2 == lane for work in works)
+            assert works[0].age == 0
+            for a, b in pairwise(works):
+                assert b.age in (0, a.age + 1)
+                assert b.age == 0 or (a.bucket, a.batch) == (b.bucket, b.batch)
+
+
+def test_learning_rate_warms_up_and_falls():
+    rates = [learning_rate(CONFIG, step, 100) for step in range(100)]
+    assert rates[0] == pytest.approx(CONFIG.lr / 2)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+    assert rates[-1] < 0.03 * CONFIG.lr
+
+
+def test_iterations_are_counted_to_the_best_of_all():
+    errors = {"a": torch.tensor([[3.0], [1.0], [1.0]]), "b": torch.tensor([[2.0], [2.0], [1.005]])}
+    assert {k: v.tolist() for k, v in iterations(errors, 0.01, 1e-3).items()} == {
+        "a": [2.0],
+        "b": [3.0],
+    }
+    assert iterations(errors, 0.001, 1e-4)["b"].tolist() == [6.0]  # never: twice all there were
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"base": "x"}, {"kind": "x"}, {"n_reference": 7}, {"truncate": 3}, {"lanes": 3}, {"batch": 0}],
+)
+def test_wrong_config_is_refused_with_a_sentence(changes):
+    with pytest.raises(ValueError, match=r" is .*; (it must|choose|lanes)"):
+        replace(CONFIG, **changes)
+
+
+def test_batch_larger_than_a_bucket_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="batch is 11; it must be at most 10"):
+        train_any_rank(replace(CONFIG, batch=11), tmp_path)
