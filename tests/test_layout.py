@@ -17,7 +17,6 @@ MAX_LINES = 350
 RANKS = {
     "factors": 0,
     "matrix": 1,
-    "canonical": 1,
     "kernels": 0,
     "trace": 0,
     "losses": 0,
@@ -31,6 +30,7 @@ RANKS = {
     "nn": 3,
     "graphs": 3,
     "options": 4,
+    "canonical": 3,
     "nnls": 4,
     "stream": 4,
     "initialize": 4,

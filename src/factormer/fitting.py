@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from factormer import general
-from factormer.canonical import balanced, by_share, summing_to_one
+from factormer.canonical import canonical
 from factormer.engine import factorize
 from factormer.factors import Factors
+from factormer.kernels.threads import threads
 from factormer.losses import Beta
 from factormer.matrix import Dense, Matrix, Sparse
 from factormer.nnls import Coder
@@ -147,26 +148,28 @@ def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
     return loss.beta == 2 and on_w.elastic is not None and isinstance(V, Dense | Sparse)
 
 
+@torch.no_grad()
 def fit(V: Matrix, plan: Plan) -> Result:
     """The best of the restarts, tidied up."""
     started, best = time.perf_counter(), None
-    for init, seed in _restarts(plan):
-        result = _once(V, plan, init, seed, started)
-        if best is None or result.rmse < best.rmse:
-            best = result
-        late = plan.time_limit and time.perf_counter() - started >= plan.time_limit
-        if late or result.status is Status.INTERRUPTED:
-            best = replace(best, status=result.status if not late else Status.TIME_LIMIT)
-            break
-    assert best is not None
-    return _tidy(_settled(V, best, plan), plan)
+    with threads():
+        for init, seed in _restarts(plan):
+            result = _once(V, plan, init, seed, started)
+            if best is None or result.rmse < best.rmse:
+                best = result
+            late = plan.time_limit and time.perf_counter() - started >= plan.time_limit
+            if late or result.status is Status.INTERRUPTED:
+                best = replace(best, status=result.status if not late else Status.TIME_LIMIT)
+                break
+        assert best is not None
+        return _tidy(_settled(V, best, plan), plan)
 
 
 def _restarts(plan: Plan) -> Iterator[tuple[Any, int]]:
     """Start and seed of each run; where chance has no part in the start, it gets one later."""
-    seeds = np.random.SeedSequence(plan.seed).generate_state(plan.n_init)
     yield plan.init, plan.seed
-    for seed in seeds[1:]:
+    more = plan.n_init - 1
+    for seed in np.random.SeedSequence(plan.seed).generate_state(more + 1)[1:] if more else ():
         yield ("random" if plan.init in _DETERMINED else plan.init), int(seed)
 
 
@@ -218,14 +221,10 @@ def _tidy(result: Result, plan: Plan) -> Result:
     A start that the user gave, and known components, keep theirs; penalties have a scale of their
     own, and so has a factor that stands for both.
     """
-    x = result.factors
     if plan.start is not None or plan.on_h.fixed is not None:
         return _placed(result, plan)
-    if plan.order is not None:
-        order = by_share(x)
-        x = Factors(x.W[:, order], x.H[:, order])
-    if plan.scale is not None and plan.on_w.is_plain and plan.on_h.is_plain and not plan.symmetric:
-        x = balanced(x) if plan.scale == "balanced" else summing_to_one(x)
+    free = plan.on_w.is_plain and plan.on_h.is_plain and not plan.symmetric
+    x = canonical(result.factors, plan.order, plan.scale if free else None)
     return replace(result, factors=x)
 
 
