@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from factormer import general, presets
+from factormer.accelerate.base import Restarted
 from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
@@ -183,7 +184,7 @@ def factorize(
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, engine, max_iter, any_of(*rules))]
-        if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
+        if solver == "auto" and isinstance(engine, Restarted) and not presets.is_network(init):
             single = presets.in_single_precision(problem)
             if single is not None:
                 stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))

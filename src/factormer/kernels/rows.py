@@ -10,7 +10,7 @@ from typing import Any
 from numba import types
 
 from factormer.kernels import active_set
-from factormer.kernels.loops import _compile, _once
+from factormer.kernels.loops import jit, once
 
 
 def _calling(function: Callable[..., Any], **others: Any) -> Callable[..., Any]:
@@ -19,21 +19,21 @@ def _calling(function: Callable[..., Any], **others: Any) -> Callable[..., Any]:
     return FunctionType(plain.__code__, {**plain.__globals__, **others}, plain.__name__)
 
 
-@_once
+@once
 def solve_rows() -> Callable[..., int]:
     """`active_set.solve_rows`, compiled, in float64."""
     matrix, vector = types.Array(types.float64, 2, "C"), types.Array(types.float64, 1, "C")
     indices, count, real = types.Array(types.int64, 1, "C"), types.int64, types.float64
-    slopes = _compile(
+    slopes = jit(
         types.void(matrix, *[vector] * 2, real, vector, indices, *[vector] * 2), inner=True
     )(active_set.slopes)
-    correct = _compile(types.void(vector, indices, count, matrix, vector, vector), inner=True)(
+    correct = jit(types.void(vector, indices, count, matrix, vector, vector), inner=True)(
         active_set.correct
     )
-    solve_listed = _compile(
-        count(matrix, vector, indices, indices, matrix, vector, vector), inner=True
-    )(_calling(active_set.solve_listed, correct=correct))
-    return _compile(
+    solve_listed = jit(count(matrix, vector, indices, indices, matrix, vector, vector), inner=True)(
+        _calling(active_set.solve_listed, correct=correct)
+    )
+    return jit(
         count(
             *[matrix] * 3, vector, matrix, count, count, real,
             matrix, *[vector] * 5, indices, indices,
