@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
 from factormer import NMF, Status
+from factormer.penalties import L2, Fixed, Simplex, Smooth
 
 draw = np.random.default_rng(0)
 X = draw.random((20, 3)) @ draw.random((3, 9))
@@ -26,6 +27,26 @@ def test_model_comes_back_as_it_was(tmp_path):
     np.testing.assert_allclose(back.trace_.rmse, model.trace_.rmse)
     np.testing.assert_array_equal(back.trace_.iteration, model.trace_.iteration)
     assert isinstance(back.status_, Status)
+
+
+def test_loss_and_constraints_are_kept(tmp_path):
+    options: dict[str, Any] = {"regularize_W": Simplex(), "regularize_H": [Smooth(0.1), L2(0.2)]}
+    model = NMF(3, random_state=0, max_iter=20, tol=0, **options).fit(X)
+    model.save(tmp_path / "model")
+    back = NMF.load(tmp_path / "model")
+    assert back.regularize_W == [Simplex()]
+    assert set(back.regularize_H) == {Smooth(0.1), L2(0.2)}
+    np.testing.assert_array_equal(back.transform(X), model.transform(X))
+    model = NMF(3, beta_loss="kullback-leibler", max_iter=5, tol=0, random_state=0).fit(X)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(NMF.load(tmp_path / "model").transform(X), model.transform(X))
+
+
+def test_known_columns_as_a_penalty_are_not_saved(tmp_path):
+    known = Fixed(draw.random((9, 1)), torch.arange(3) < 1)
+    model = NMF(3, regularize_H=known, random_state=0, max_iter=3, tol=0).fit(X)
+    with pytest.raises(ValueError, match="cannot be saved: use fixed_components"):
+        model.save(tmp_path / "model")
 
 
 def test_stream_goes_on_after_loading(tmp_path):

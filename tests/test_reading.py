@@ -72,6 +72,15 @@ def test_weights_come_in_several_forms(kind):
     np.testing.assert_allclose(converged().fit_transform(X, **given), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_masked_tensors_are_tensors_out(dtype):
+    V, known = torch.from_numpy(X).to(dtype), torch.from_numpy(MASK)
+    model = converged(beta_loss=KL)
+    W = model.fit_transform(V, mask=known)
+    assert (W.dtype, model.components_.dtype) == (dtype, dtype)
+    torch.testing.assert_close(model.transform(V, mask=known), W, atol=1e-3, rtol=1e-3)
+
+
 def test_sparse_sigma_are_weights_of_what_is_stored():
     at = scipy.sparse.csr_array(MASK.astype(float))
     sigma = at * 0.5

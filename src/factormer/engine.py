@@ -79,9 +79,9 @@ def factorize(
         Number of components r.
     init : str
         "auto", "random", "merged" (more components of chance than wanted, merged in pairs),
-        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "separable" (rows of V
-        that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank 10), the
-        path of a network of your own, or "custom" with `W` and `H`.
+        "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
+        (rows of V that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank
+        10), the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V

@@ -59,7 +59,7 @@ class Multiplicative:
     def step(self, problem: Problem, state: Point) -> Point:
         V, (W, H) = problem.V, (F.clamp(min=self.floor) for F in state.factors)
         if isinstance(problem, Objective):
-            H = multiply_beta(problem, Factors(W, H))
+            H = H if problem.on_h.is_settled else multiply_beta(problem, Factors(W, H))
             return Point(Factors(multiply_beta(problem.T, Factors(H, W)), H))
         H = multiply(V.normal(W), H)
         known = V.T.normal(H)
