@@ -13,8 +13,7 @@ BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation
+.PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation conformance
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +73,9 @@ bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is wo
 
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
+
+conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
+	$(BIN)/python -m tests.sklearn_conformance.report
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

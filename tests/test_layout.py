@@ -29,20 +29,29 @@ RANKS = {
     "solvers": 3,
     "nn": 3,
     "graphs": 3,
+    "options": 4,
+    "canonical": 3,
+    "nnls": 4,
+    "stream": 4,
     "initialize": 4,
     "separable": 4,
+    "reading": 5,
     "accelerate": 5,
     "solve": 6,
     "train": 7,
     "presets": 7,
     "plot": 7,
+    "progress": 7,
+    "persistence": 7,
     "general": 7.5,
     "engine": 8,
-    "estimator": 9,
+    "fitting": 9,
     "demo": 9,
-    "__init__": 10,  # the public names
-    "reproduce": 11,
-    "cli": 12,
+    "estimator": 10,
+    "functional": 11,
+    "__init__": 12,  # the public names
+    "reproduce": 13,
+    "cli": 14,
 }
 
 
