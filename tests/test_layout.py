@@ -25,6 +25,8 @@ RANKS = {
     "objective": 2.5,
     "validate": 2,
     "datasets": 2,
+    "circumstances": 4,
+    "read": 3,
     "observations": 3,
     "solvers": 3,
     "nn": 3,
