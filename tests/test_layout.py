@@ -42,6 +42,9 @@ RANKS = {
     "engine": 8,
     "estimator": 9,
     "demo": 9,
+    "runs": 9,
+    "report": 9.5,
+    "compare": 9.5,
     "__init__": 10,  # the public names
     "reproduce": 11,
     "cli": 12,

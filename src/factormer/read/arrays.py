@@ -116,7 +116,7 @@ def _described(data: Data, arrays: dict[str, Any]) -> Data:
             side = _side(data, len(values), name)
             if side:
                 labels = [str(value) for value in values]
-                data = replace(data, **{side: getattr(data, side).labelled(labels)})
+                data = replace(data, **{side: getattr(data, side).labelled(labels, name)})
         elif name == "image_shape" and values.shape == (2,):
             side = _side(data, math.prod(map(int, values)), name)
             if side:

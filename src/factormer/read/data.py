@@ -71,10 +71,14 @@ class Axis:
             return f"pixel ({y + 1}, {x + 1})"
         return f"{self.noun} {i + 1}"
 
-    def labelled(self, labels: Sequence[str]) -> Axis:
-        """The same axis with labels; numbers that rise or fall all along make it a line."""
+    def labelled(self, labels: Sequence[str], called: str = "") -> Axis:
+        """The same axis with labels; numbers that rise or fall all along make it a line.
+
+        `called` is what their list is called: that of "genes" makes each a gene.
+        """
         names = tuple(labels)
-        axis = replace(self, labels=names)
+        noun = called[:-1].lower() if re.fullmatch(r"[A-Za-z]{3,20}s", called) else self.noun
+        axis = replace(self, labels=names, noun=noun)
         numbers = _numbers(names)
         if numbers is None or len(numbers) < 8 or self.grid is not None:
             return axis

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from factormer.read import arrays, cells, pictures, sound, tables
-from factormer.read.data import Axis, Data
+from factormer.read.data import Axis, Data, stem
 
 FORMATS: dict[str, Callable[..., Data]] = {
     ".npy": arrays.read_npy,
@@ -84,7 +84,7 @@ def _reader(path: Path) -> Callable[..., Data]:
 def _adjusted(axis: Axis, drawn_as: str | None, labels: str | Path | None) -> Axis:
     if labels is not None:
         lines = Path(labels).expanduser().read_text(encoding="utf-8").splitlines()
-        axis = axis.labelled([line.strip() for line in lines])
+        axis = axis.labelled([line.strip() for line in lines], stem(Path(labels)))
     return axis if drawn_as is None else axis.drawn_as(drawn_as)
 
 
