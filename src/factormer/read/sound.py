@@ -37,8 +37,10 @@ def read_wav(path: Path, *, key: str | None, layout: str | None) -> Data:
             "a window of the spectrogram"
         )
     transform = ShortTimeFFT(windows.hann(width, sym=False), hop, rate, scale_to="magnitude")
-    V = np.abs(transform.stft(sound)).T.astype(np.float32)
-    moments = tuple(float(t) for t in transform.t(len(sound)))
+    times = transform.t(len(sound))
+    inside = (times >= 0) & (times <= len(sound) / rate)
+    V = np.abs(transform.stft(sound)).T[inside].astype(np.float32)
+    moments = tuple(float(t) for t in times[inside])
     frequencies = tuple(float(f) for f in transform.f)
     return Data(
         np.ascontiguousarray(V),

@@ -87,7 +87,7 @@ function lineChart({ series, xName, yName, log = false, label, hover, pick, whol
 // A vector over a line, filled to its foot; `axes` adds the ends of the axis below.
 function profile(axis, packed, { height = 64, axes = false, label, thin = false, unit = "" }) {
   const values = decode(packed);
-  const places = axis.positions || axis.first;
+  const places = axis.unit === "Hz" ? axis.positions.map(pitch) : axis.positions || axis.first;
   const [p0, p1] = extent(places);
   return (width) => {
     const foot = axes ? 18 : 0;
@@ -102,7 +102,7 @@ function profile(axis, packed, { height = 64, axes = false, label, thin = false,
       el("path", { class: thin ? "curve thin" : "curve", d: polyline(points) }),
     );
     if (axes) {
-      const names = axis.positions ? [`${number(p0, 3)}`, `${number(p1, 3)} ${axis.unit}`] : [`${axis.noun} 1`, integer(axis.size)];
+      const names = axis.positions ? [number(axis.positions[0], 3), `${number(axis.positions.at(-1), 3)} ${axis.unit}`] : [`${axis.noun} 1`, integer(axis.size)];
       root.append(
         el("line", { class: "grid", x1: 0, x2: width, y1: height, y2: height }),
         el("text", { x: 0, y: height + 14 }, names[0]),

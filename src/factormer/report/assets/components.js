@@ -15,7 +15,7 @@ function glance(component, side, c) {
   return chart;
 }
 
-const glanceTerms = () => (current().rank > 24 ? 4 : 7);
+const glanceTerms = () => (current().rank > 30 ? 4 : 7);
 
 // The sides that a card shows: always the profile; the use where it is a picture or a course.
 function sidesShown() {
@@ -25,7 +25,7 @@ function sidesShown() {
 function drawCards() {
   const result = current();
   const cards = byId("cards");
-  const isSmall = result.rank > 24;
+  const isSmall = result.rank > 30;
   const isImage = axes.H.kind === "image";
   cards.style.setProperty("--card", isImage ? (isSmall ? "88px" : result.rank > 9 ? "124px" : "165px") : isSmall ? "132px" : "168px");
   cards.style.setProperty("--card-small", isImage ? "92px" : "140px");
@@ -107,6 +107,7 @@ function drawPicked() {
     block(axes.H.kind === "labels" ? `Its ${plural(axes.H.noun)}` : `Over the ${plural(axes.H.noun)}`, view(component, "H", 110)),
   ];
   if (used.length) parts.push(block(`Where it is used, over the ${plural(W.noun)}`, ...used));
+  if (isSound) parts.push(block("Its spectrogram", spectrogram(component, `Spectrogram of component ${c + 1}`)));
   if (result.examples) parts.push(block(`${capital(plural(W.noun))} that use it most`, thumbnails(result, c)));
   else if (component.W_top && W.kind !== "line") parts.push(block(`${capital(plural(W.noun))} that use it most`, bars(component.W_top, 7)));
   byId("picked").replaceChildren(el("div", { class: "panel" }, ...parts));

@@ -81,6 +81,45 @@ function picture(axis, packed, { palette, label, hover = true, className, unit =
   return canvas;
 }
 
+const isSound = run.columns.unit === "Hz";
+
+// Frequencies as the ear has them: steps of pitch, evenly, above some hundred hertz.
+const pitch = (f) => Math.log1p(f / 300);
+const frequency = (p) => 300 * Math.expm1(p);
+
+// Which of `count` frequencies is at a line of a spectrogram of as many lines, low notes below.
+function frequencyAt(line, count) {
+  const highest = run.columns.positions.at(-1);
+  const f = frequency((1 - (line + 0.5) / count) * pitch(highest));
+  return Math.min(count - 1, Math.floor((f / highest) * count));
+}
+
+// A matrix of frames × frequencies as spectrograms are drawn: time to the right, pitch up.
+function upright(values, [height, width]) {
+  const turned = new Float32Array(values.length);
+  for (let line = 0; line < width; line++) {
+    const f = frequencyAt(line, width);
+    for (let t = 0; t < height; t++) turned[line * height + t] = values[t * width + f];
+  }
+  return [turned, [width, height]];
+}
+
+// The spectrogram that one component stands for: its spectrum at each moment.
+function spectrogram(component, label) {
+  const [W, H] = [decode(component.W), decode(component.H)];
+  const values = new Float32Array(W.length * H.length);
+  for (let t = 0; t < W.length; t++) for (let f = 0; f < H.length; f++) values[t * H.length + f] = Math.sqrt(Math.max(0, W[t] * H[f]));
+  const [turned, shape] = upright(values, [W.length, H.length]);
+  const canvas = paint(el("canvas", { role: "img", "aria-label": label, class: "whole wide" }), turned, shape, "ramp");
+  canvas.addEventListener("pointermove", (event) => {
+    const at = pixelAt(canvas, event);
+    const f = at && frequencyAt(at[0], shape[0]);
+    showTip(event, at && `${nameOf(run.rows, at[1])}, ${nameOf(run.columns, f)}: ${number(W[at[1]] * H[f], 3)}`);
+  });
+  canvas.addEventListener("pointerleave", hideTip);
+  return canvas;
+}
+
 // What the colours of a map stand for.
 function colourScale(low, high, palette) {
   const canvas = el("canvas", { "aria-hidden": "true" });

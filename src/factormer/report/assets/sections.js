@@ -134,7 +134,8 @@ function blockMap(title, key, palette, range) {
   const maps = current().maps;
   const { shape } = maps[key];
   const canvas = el("canvas", { role: "img", "aria-label": `${title}, by blocks of rows and columns`, "data-map": key });
-  paint(canvas, decode(maps[key]), shape, palette, range);
+  const [values, drawn] = isSound ? upright(decode(maps[key]).map(Math.sqrt), shape) : [decode(maps[key]), shape];
+  paint(canvas, values, drawn, palette, isSound ? range.map(Math.sqrt) : range);
   canvas.style.aspectRatio = "4 / 3";
   canvas.style.imageRendering = "pixelated";
   const span = (axis, i, count) => {
@@ -142,8 +143,9 @@ function blockMap(title, key, palette, range) {
     return last > first ? `${plural(axis.noun)} ${integer(first)}–${integer(last)}` : `${axis.noun} ${integer(first)}`;
   };
   canvas.addEventListener("pointermove", (event) => {
-    const at = pixelAt(canvas, event);
+    let at = pixelAt(canvas, event);
     if (!at) return hideTip();
+    if (isSound) at = [at[1], frequencyAt(at[0], shape[1])];
     const i = at[0] * shape[1] + at[1];
     const values = ["V", "fit", "residual"].map((name) => number(decode(maps[name])[i], 3));
     showTip(event, `${span(run.rows, at[0], shape[0])}, ${span(run.columns, at[1], shape[1])} · V ${values[0]} · W Hᵀ ${values[1]} · residual ${values[2]}`);
@@ -156,7 +158,8 @@ function drawResidual() {
   const result = current();
   const { V, fit, residual } = result.maps;
   const common = [Math.min(0, V.low, fit.low), Math.max(V.high, fit.high)];
-  byId("residual-note").textContent = `Rows down, columns across, in blocks of at most ${residual.shape[0]} × ${residual.shape[1]}; V and W Hᵀ share a scale.`;
+  const way = isSound ? "Time across, pitch up, colours by the square root" : "Rows down, columns across";
+  byId("residual-note").textContent = `${way}, in ${residual.shape[0]} × ${residual.shape[1]} blocks; V and W Hᵀ share a scale.`;
   byId("maps").replaceChildren(
     blockMap("V, mean", "V", "ramp", common),
     blockMap("W Hᵀ, mean", "fit", "ramp", common),
