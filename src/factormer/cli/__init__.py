@@ -19,11 +19,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         app(arguments)
-    except SystemExit as stop:  # how the library ends every command, with 2 for wrong usage
+    except SystemExit as stop:  # how the library ends every command, also Ctrl-C
         return int(stop.code or 0)
-    except KeyboardInterrupt:
-        print("factormer: interrupted", file=sys.stderr)
-        return 130
     except (ValueError, OSError, ImportError) as error:
         if "--debug" in arguments:
             raise

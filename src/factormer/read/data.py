@@ -16,6 +16,8 @@ import scipy.sparse
 
 from factormer.validate import is_sparse
 
+_NO_NOUNS = ("ids", "indexs", "labels", "names")  # what lists of anything may be called
+
 
 class DataError(ValueError):
     """A file that does not hold what it must; the sentence is whole as it is."""
@@ -77,8 +79,9 @@ class Axis:
         `called` is what their list is called: that of "genes" makes each a gene.
         """
         names = tuple(labels)
-        noun = called[:-1].lower() if re.fullmatch(r"[A-Za-z]{3,20}s", called) else self.noun
-        axis = replace(self, labels=names, noun=noun)
+        axis = replace(self, labels=names)
+        if re.fullmatch(r"[a-z]{3,20}s", called.lower()) and called.lower() not in _NO_NOUNS:
+            axis = replace(axis, noun=called[:-1].lower())
         numbers = _numbers(names)
         if numbers is None or len(numbers) < 8 or self.grid is not None:
             return axis

@@ -26,7 +26,7 @@ def payload(folder: RunFolder) -> dict[str, Any]:
         raise ValueError(f"{folder.path} holds no result yet; fit it first: factormer fit")
     rows, columns = folder.axes()
     n_components = sum(result.rank for result in results)
-    reductions = tuple(_reduction(axis, n_components) for axis in (rows, columns))
+    reductions = (_reduction(rows, n_components), _reduction(columns, n_components))
     bound = None
     if (folder.path / "data.npz").is_file():
         bound = [significant(x, 6) for x in folder.arrays("data.npz")["svd_bound"]]

@@ -102,7 +102,7 @@ def top(x: Float[np.ndarray, " n"], axis: Axis, count: int) -> list[list[Any]]:
     count = min(count, len(x))
     best = np.argpartition(-x, count - 1)[:count]
     best = best[np.argsort(-x[best], kind="stable")]
-    return [[_cut(axis.name(int(i))), significant(x[i])] for i in best if x[i] > 0]
+    return [[_cut(axis.name(int(i))), significant(float(x[i]))] for i in best if x[i] > 0]
 
 
 def significant(number: float, digits: int = 5) -> float:

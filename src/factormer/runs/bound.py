@@ -32,7 +32,7 @@ def svd_bound(V: Any, max_rank: int) -> Float[np.ndarray, " k"]:
         )[::-1]
     else:
         start = np.ones(min(m, n)) / np.sqrt(min(m, n))  # ARPACK draws one otherwise
-        values = svds(V.astype(np.float64), k=k, v0=start, return_singular_vectors=False)
+        values: Any = svds(V.astype(np.float64), k=k, v0=start, return_singular_vectors=False)
         squares = np.sort(values)[::-1] ** 2
     left = sq_norm - np.concatenate([[0.0], np.cumsum(squares)])
     return np.sqrt(left.clip(min=0) / (m * n))

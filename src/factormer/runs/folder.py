@@ -125,9 +125,11 @@ class RunFolder:
         np.savez(new / "views.npz", **views)  # pyright: ignore[reportArgumentType]
         names = [f"component {c + 1}" for c in range(result.rank)]
         for name, axis in zip("WH", axes, strict=True):
-            table = ([axis.name(i), *map(_text, row)] for i, row in enumerate(factors[name]))
+            table = (
+                [axis.name(i), *map(_text, row)] for i, row in enumerate(factors[name].tolist())
+            )
             (new / f"{name}.csv").write_text(_csv([axis.noun, *names], table), encoding="utf-8")
-        rows = ([int(row[0]), *map(_text, row[1:])] for row in trace)
+        rows = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
         text = _csv(["iteration", "seconds", "rmse", "objective"], rows)
         (new / "trace.csv").write_text(text, encoding="utf-8")
         (new / "result.json").write_text(dump(asdict(result)), encoding="utf-8")
