@@ -14,7 +14,7 @@ BENCH_OUT := docs/results/benchmarks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol
+.PHONY: screenshots bench bench-peers bench-scaling bench-cold bench-kl bench-tol
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench-kl: $(INSTALLED) ## Kullback–Leibler beside scikit-learn's mu, on FACTOR
 
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
+
+screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium, on FACTORMER_DATA=…
+	$(BIN)/python -m docs.make_screenshots
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

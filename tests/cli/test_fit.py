@@ -118,6 +118,7 @@ def test_options_reach_the_fit(capsys):
         "device": "cpu",
         "seed": 3,
     }
+    assert run.description()["command"].startswith("factormer fit data.npy --rank 2 --loss 1.5")
     assert run.description()["data"]["name"] == "Mine"
     assert run.description()["data"]["has_mask"]
     assert run.axes()[1].grid == (4, 4)

@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        app(arguments)
+        app(arguments, obj=arguments)
     except SystemExit as stop:  # how the library ends every command, also Ctrl-C
         return int(stop.code or 0)
     except (ValueError, OSError, ImportError) as error:

@@ -33,6 +33,7 @@ def _opt(help: str, panel: str | None = None, *names: str, **kwargs: Any) -> Any
 
 @app.command()
 def fit(
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(
@@ -122,7 +123,7 @@ def fit(
             options,
             folder.path,
             mask=None if mask is None else read(mask, **said).V,
-            command=shlex.join(["factormer", *sys.argv[1:]]),
+            command=shlex.join(["factormer", *(context.obj or sys.argv[1:])]),
             fresh=fresh,
             begin=bar.begin,
             watch=bar.watch if bar.shown else None,
