@@ -12,6 +12,7 @@ import io
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.io.wavfile
@@ -32,7 +33,7 @@ def faces(data: Path) -> list[str]:
     for i, face in enumerate(np.load(data / "yale_faces_64.npz")["V"]):
         image = Image.fromarray(face.reshape(64, 64).astype(np.uint8))
         image.save(folder / f"person{i // 11 + 1:02d}-{i % 11 + 1}.png")
-    return ["faces", "--rank", "25", "--title", "Yale faces"]
+    return ["faces", "--rank", "15", "--title", "Yale faces"]
 
 
 def topics(data: Path) -> list[str]:
@@ -74,42 +75,48 @@ def sound(data: Path) -> list[str]:
     return ["notes.wav", "--rank", "2..6", "--loss", "kullback-leibler", "--title", "Four notes"]
 
 
-# Name of the picture: run, width, scheme, from which element to which, and a script before it.
+# Name of the picture: run, width, scheme, first and last element in it, and a script before it.
 SHOTS = {
-    "report-faces": ("faces", 1280, "light", "main", 1180, "pickComponent(3)"),
-    "report-faces-dark": ("faces", 1280, "dark", "#quality", 1500, ""),
-    "report-topics": ("topics", 1280, "light", "main", 1100, "pickComponent(1)"),
-    "report-spectra": ("spectra", 1280, "light", "main", 1000, "pickRank(2)"),
-    "report-spectra-residual": ("spectra", 1280, "light", "#residual", 980, "pickRank(2)"),
-    "report-sound": ("sound", 1280, "dark", "main", 1000, ""),
-    "report-phone": ("spectra", 390, "dark", "main", 1500, "pickRank(2)"),
-    "report-phone-topics": ("topics", 390, "light", "main", 1500, ""),
+    "report-faces": ("faces", 1280, "light", "body", "#components", "pickComponent(3)"),
+    "report-quality": ("faces", 1280, "dark", "#quality", "#alike", ""),
+    "report-topics": ("topics", 1280, "light", "body", "#components", "pickComponent(1)"),
+    "report-spectra": ("spectra", 1280, "light", "body", "#components", "pickRank(2)"),
+    "report-residual": ("spectra", 1280, "light", "#residual", "#residual", "pickRank(2)"),
+    "report-sound": ("sound", 1280, "dark", "body", "#components", ""),
+    "report-phone": ("spectra", 390, "dark", "body", "#components", "pickRank(2)"),
+    "report-phone-topics": ("topics", 390, "light", "body", "#cards", ""),
 }
 
 
 def shoot(
-    driver, page: Path, width: int, scheme: str, element: str, height: int, script: str
+    driver: Any, page: Path, width: int, scheme: str, first: str, last: str, script: str
 ) -> bytes:
-    """A picture of the page from the top of an element on, in few colours."""
+    """A picture of the page from one element to another; in few colours where it is large."""
     show(driver, page, width=width, scheme=scheme)
     driver.execute_script(script)
     drawn(driver)
-    top = driver.execute_script(
-        "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY", element
+    top, bottom = (
+        driver.execute_script(
+            f"return document.querySelector(arguments[0]).getBoundingClientRect().{edge} + scrollY",
+            element,
+        )
+        for element, edge in ((first, "top"), (last, "bottom"))
     )
-    clip = {
-        "x": 0,
-        "y": 0 if element == "main" else top,
-        "width": width,
-        "height": height,
-        "scale": 1,
-    }
+    clip = {"x": 0, "y": top, "width": width, "height": bottom - top, "scale": 1}
     taken = driver.execute_cdp_cmd(
         "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
     )
     image = Image.open(io.BytesIO(base64.b64decode(taken["data"]))).convert("RGB")
+    picture, colours = _png(image), 512
+    while len(picture) > MAX_BYTES and colours > 32:
+        colours //= 2
+        picture = _png(image.quantize(min(colours, 256), dither=Image.Dither.NONE))
+    return picture
+
+
+def _png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    image.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    image.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 

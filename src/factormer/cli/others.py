@@ -14,15 +14,21 @@ from factormer.cli.app import AsJson, Out, app
 
 @app.command()
 def demo(out: Out = Path("runs/demo")) -> None:
-    """Factorise scikit-learn's digits beside scikit-learn's own NMF, and draw the components."""
+    """Factorise scikit-learn's digits beside scikit-learn's own NMF; draw and report them."""
+    from factormer.compare import digits
     from factormer.demo import demo as run
+    from factormer.report import write_report
+    from factormer.runs import FitOptions, RunFolder, fit
 
     done = run(out)
+    fit(digits(), [done.result.W.shape[1]], FitOptions(), out, command="factormer demo")
+    report = write_report(RunFolder(out))
     print(f"digits 1797×64, rank {done.result.W.shape[1]}: {done.result.status}")
     print(f"  factormer     RMSE {done.result.rmse:.4f}   {done.seconds:.3f} s")
     print(f"  scikit-learn  RMSE {done.sklearn_rmse:.4f}   {done.sklearn_seconds:.3f} s")
     for picture in done.pictures:
         print(f"  picture: {picture}")
+    print(f"  report: {report}")
 
 
 @app.command()

@@ -11,11 +11,20 @@ function glance(component, side, c) {
   if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, hover: false });
   if (axis.kind === "labels" && side === "H") return bars(component.H_top, glanceTerms());
   const chart = el("div", { class: side === "W" ? "chart quiet" : "chart" });
-  responsive(chart, profile(axis, component[side], { height: side === "W" ? 34 : 62, label, thin: true }));
+  responsive(chart, profile(axis, component[side], { height: (side === "W" ? 34 : 62) * (isRoomy() ? 1.6 : 1), label, thin: true }));
   return chart;
 }
 
-const glanceTerms = () => (current().rank > 30 ? 4 : 7);
+const glanceTerms = () => (current().rank > 30 ? 4 : isRoomy() ? 10 : 7);
+
+// Few components are drawn large, many small.
+const isRoomy = () => current().rank <= 4;
+function cardWidth(rank, isImage) {
+  if (rank <= 4) return "250px";
+  if (rank <= 6) return "200px";
+  if (rank > 30) return isImage ? "88px" : "132px";
+  return isImage ? (rank > 9 ? "124px" : "160px") : "168px";
+}
 
 // The sides that a card shows: always the profile; the use where it is a picture or a course.
 function sidesShown() {
@@ -25,9 +34,8 @@ function sidesShown() {
 function drawCards() {
   const result = current();
   const cards = byId("cards");
-  const isSmall = result.rank > 30;
   const isImage = axes.H.kind === "image";
-  cards.style.setProperty("--card", isImage ? (isSmall ? "88px" : result.rank > 9 ? "124px" : "165px") : isSmall ? "132px" : "168px");
+  cards.style.setProperty("--card", cardWidth(result.rank, isImage));
   cards.style.setProperty("--card-small", isImage ? "92px" : "140px");
   cards.classList.toggle("few", result.rank <= 6);
   const most = Math.max(...result.shares) || 1;

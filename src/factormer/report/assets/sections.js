@@ -123,7 +123,7 @@ function drawAlike() {
   };
   byId("alike-note").textContent = `Cosines between their ${what} over the ${plural((state.alikeBy === "H" ? run.columns : run.rows).noun)}: 0 shares nothing, 1 is the same.`;
   const go = (c) => el("button", { type: "button", onclick: () => { pickComponent(c); byId("components").scrollIntoView(); } }, String(c + 1));
-  const items = pairs.slice(0, 8).map(([a, b, cosine]) =>
+  const items = pairs.slice(0, 12).map(([a, b, cosine]) =>
     el("li", { style: `--w:${Math.max(0, 100 * cosine).toFixed(1)}%` }, el("span", {}, go(a), " and ", go(b)), el("em", {}, cosine.toFixed(2))),
   );
   byId("alike-list").replaceChildren(el("ol", { class: "bars" }, ...items));
