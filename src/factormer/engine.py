@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from factormer import general, presets
+from factormer.accelerate.base import Restarted
 from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
@@ -181,7 +182,7 @@ def factorize(
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, engine, max_iter, any_of(*rules))]
-        if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
+        if solver == "auto" and isinstance(engine, Restarted) and not presets.is_network(init):
             single = presets.in_single_precision(problem)
             if single is not None:
                 stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))

@@ -11,7 +11,7 @@ import torch
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.accelerate.her import HER
+from factormer.accelerate.her import HER, LearnedHER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
@@ -92,10 +92,9 @@ def _auto_start(V: Matrix, rank: int) -> str:
 def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks, on a GPU
-    and with an any-rank network, which was trained on it; with another network it is "hals"
-    (docs/engine.md). An any-rank network takes the place of the extrapolation in "her" and
-    "her-admm".
+    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks and on a
+    GPU; with a network for one rank it is "hals" (docs/engine.md). An any-rank network takes the
+    place of the extrapolation in "her" and "her-admm".
     """
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
     plain = accelerator in (None, "auto")
@@ -105,7 +104,7 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     network = None if plain else zoo.load_model(accelerator).to(V.device)
     any_rank = isinstance(network, AnyRankNetwork)
     if name == "auto":
-        products = len(V.shape) > 2 or V.device.type != "cpu" or any_rank
+        products = len(V.shape) > 2 or V.device.type != "cpu"
         name = ("her-admm" if products else "her") if plain or any_rank else "hals"
     if name not in SOLVERS:
         raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
@@ -113,8 +112,11 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     if network is None:
         return chosen
     if isinstance(network, AnyRankNetwork):
-        base = chosen.solver if isinstance(chosen, Restarted) else chosen
-        return Restarted(base, AnyRank(network))
+        if isinstance(chosen, HER):
+            return LearnedHER(chosen.solver, AnyRank(network))
+        return Restarted(
+            chosen.solver if isinstance(chosen, Restarted) else chosen, AnyRank(network)
+        )
     return Accelerated(chosen, LearnedAccelerator(network))
 
 
