@@ -190,14 +190,16 @@ def factorize(
             if coarse is not None:
                 sketched, n_iter = coarse
                 rule = any_of(*rules, Stalled())
-                stages.insert(0, Stage(sketched, engine, n_iter, rule, exact=False))
+                on_sketch = presets.solver(solver, accelerator, sketched.V)
+                stages.insert(0, Stage(sketched, on_sketch, n_iter, rule, exact=False))
         first = stages[0].problem
         start = presets.initializer(
             init, first.V, problem.rank, None if custom is None else custom.scale(1 / mean)
         )
         x0, *others = presets.candidates(start, first, rng)
         if others:
-            stages[0] = stages[0]._replace(solver=Tournament(engine, tuple(others)))
+            tournament = Tournament(stages[0].solver, tuple(others))
+            stages[0] = stages[0]._replace(solver=tournament)
         result = solve_in_stages(
             stages,
             x0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
 
+ANY_RANK = "any-rank"  # the network that "auto" uses
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
     "ao-admm": AOADMM,
     "ao-admm-trace": TraceAOADMM,
@@ -44,6 +46,8 @@ STARTS: dict[str, Callable[[], Initializer]] = {
 _LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
 _PAYS = 2.0  # times fewer multiplications that a compressed iteration must take
 _HEAVY = 2e6  # multiplications of a product from which float32 is faster
+_REPAYS = 300.0  # entries of V for each row and column, from which a network repays its time
+_LONG = 1_000_000  # entries of V below which there is too little time to save
 _POLISH = 4  # iterations on V itself after those on compressed data, if it comes to that
 
 
@@ -97,11 +101,13 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     place of the extrapolation in "her" and "her-admm".
     """
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
-    plain = accelerator in (None, "auto")
-    if not plain and not _ships(accelerator, use="accelerator"):
+    if accelerator == "auto":
+        accelerator = ANY_RANK if name == "auto" and _repays(V) else None
+    plain = accelerator is None
+    if accelerator is not None and not _ships(accelerator, use="accelerator"):
         names = _names(["auto", "None"], "accelerator")
         raise ValueError(f"accelerator is {accelerator!r}; choose one of {names}")
-    network = None if plain else zoo.load_model(accelerator).to(V.device)
+    network = None if accelerator is None else _network(accelerator, V.device)
     any_rank = isinstance(network, AnyRankNetwork)
     if name == "auto":
         products = len(V.shape) > 2 or V.device.type != "cpu"
@@ -118,6 +124,30 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
             chosen.solver if isinstance(chosen, Restarted) else chosen, AnyRank(network)
         )
     return Accelerated(chosen, LearnedAccelerator(network))
+
+
+def _network(name: str, device: torch.device) -> zoo.Network | AnyRankNetwork:
+    """The network of that name; small ones that ship are loaded once."""
+    if name == ANY_RANK and device.type == "cpu":
+        return _shipped(name)
+    return zoo.load_model(name).to(device)
+
+
+@cache
+def _shipped(name: str) -> AnyRankNetwork:
+    return zoo.load_any_rank(name)
+
+
+def _repays(V: Matrix) -> bool:
+    """Whether fewer iterations on V are worth a network's time for each: it looks at m + n rows.
+
+    Where the products with V are most of the cost; measured on a CPU, for dense data
+    (docs/anyrank.md).
+    """
+    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
+        return False
+    m, n = V.shape
+    return m * n >= max(_LONG, _REPAYS * (m + n))
 
 
 def compressed(

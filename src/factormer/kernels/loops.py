@@ -38,11 +38,12 @@ def once(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def jit(
-    signature: Any = None, *, inner: bool = False
+    signature: Any = None, *, inner: bool = False, inline: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile at once for a signature, or without one for whatever types a compiled caller has.
 
-    `inner` functions cannot be called from Python. NaN and infinity keep their meaning.
+    `inner` functions cannot be called from Python; those to `inline` are compiled with their caller
+    alone. NaN and infinity keep their meaning.
     """
     decorate = numba.njit(
         *([] if signature is None else [signature]),
@@ -52,6 +53,7 @@ def jit(
         fastmath={"contract", "reassoc", "nsz"},
         no_cfunc_wrapper=True,
         no_cpython_wrapper=inner,
+        inline="always" if inline else "never",
     )
     return lambda function: decorate(inspect.unwrap(function))
 
@@ -162,7 +164,7 @@ def _gram(A, start, stop, out):
             out[c, k] = out[k, c] = total
 
 
-@jit(inner=True)
+@jit(inner=True, inline=True)
 def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best):
     """One iteration of HALS from y to `new`; G becomes HᵀH and G_W WᵀW; returns the squared error.
 
@@ -181,7 +183,7 @@ def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat,
             out, there = (short, 0) if link == 0 else (F, start)
             _multiply(left, first, right, out, there)
         _sweep(G, F, y, new, n_sweeps[side], start, stop, flat, g, f, X, best)
-    _gram(new, 0, m, G_W)
+    _gram(new, start, stop, G_W)
     error = sq_norm
     for c in range(r):
         for j in range(m):
