@@ -43,7 +43,7 @@ function drawCards() {
     ...result.components.map((component, c) =>
       el(
         "button",
-        { class: "card", type: "button", "aria-pressed": String(c === state.component), "data-component": c, onclick: () => pickComponent(c, true) },
+        { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, onclick: () => pickComponent(c, true) },
         ...sidesShown().map((side) => glance(component, side, c)),
         el("span", { class: "caption" }, el("b", {}, String(c + 1)), el("span", {}, percent(result.shares[c]))),
         el("span", { class: "share" }, el("i", { style: `width:${((100 * result.shares[c]) / most).toFixed(1)}%` })),
@@ -52,6 +52,12 @@ function drawCards() {
   );
   byId("components-note").textContent =
     result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`;
+}
+
+// A card in words.
+function spoken(component, c) {
+  const terms = axes.H.kind === "labels" ? component.H_top.slice(0, 3).map(([name]) => name) : [];
+  return [`Component ${c + 1}`, percent(current().shares[c]), ...terms].join(", ");
 }
 
 function pickComponent(c, byHand = false) {
@@ -70,7 +76,7 @@ function view(component, side, height) {
   const unit = side === "W" ? "" : " of its peak";
   const label = `Component ${state.component + 1} over the ${plural(axis.noun)}`;
   if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, className: "whole", unit });
-  if (axis.kind === "labels" && side === "H") return bars(component.H_top, 12);
+  if (axis.kind === "labels" && side === "H") return bars(component.H_top, 12, (x) => percent(x, 0));
   const chart = el("div", { class: side === "W" ? "chart quiet" : "chart" });
   responsive(chart, profile(axis, component[side], { height, axes: true, label, unit }));
   return chart;

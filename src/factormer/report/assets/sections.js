@@ -28,7 +28,7 @@ function drawTiles() {
   const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "value" }, ...value), el("dd", { class: "note" }, note));
   const noBound = run.bound ? "an exact fit is possible at this rank" : "not known where entries are unknown";
   byId("tiles").replaceChildren(
-    tile("Explained", [explainedText(result.explained)], `of the sum of squares, by ${result.rank} ${plural("component", result.rank)}`),
+    tile("Explained", [explainedText(result.explained)], `of the sum of squares, by ${result.rank} ${plural("component", result.rank)}${isSquared() ? "" : `; what was minimised is the ${nameOfLoss()}`}`),
     tile("RMSE", [number(result.rmse)], `the usual error of an entry; ${percent(result.relative_error)} of the size of V`),
     tile("Above the SVD bound", [above === null ? "–" : above < 10 ? percent(above, above < 0.1 ? 2 : 1) : `× ${number(above + 1, 3)}`], above === null ? noBound : `${number(result.svd_rmse)}, the least error of any matrix of rank ${result.rank}`),
     tile(result.status === "CONVERGED" ? "Converged in" : "Stopped after", [number(result.seconds, 3), small("s")], `${integer(result.iterations)} iterations; ${result.message}`),
