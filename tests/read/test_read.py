@@ -145,6 +145,14 @@ def test_table_finds_its_labels(tmp_path, text, rows, columns, suffix):
     assert data.name == "d"
 
 
+@pytest.mark.parametrize(
+    ("header", "noun"), [("gene,x,y", "gene"), ("Samples,x,y", "sample"), ("speed,y", "row")]
+)
+def test_rows_are_called_by_the_head_of_their_names(tmp_path, header, noun):
+    (tmp_path / "d.csv").write_text(f"{header}\na,1,2\nb,3,4\n")
+    assert read(tmp_path / "d.csv").rows.noun == noun
+
+
 def test_table_of_one_column_has_a_header_if_its_first_cell_is_no_number(tmp_path):
     (tmp_path / "d.csv").write_text("x\n1\n2\n")
     np.testing.assert_array_equal(read(tmp_path / "d.csv").V, [[1], [2]])

@@ -46,7 +46,9 @@ def read_table(path: Path, *, key: str | None, layout: str | None) -> Data:
     data = plain(values, path, "table")
     rows, columns = data.rows, data.columns
     if has_names:
-        rows = rows.labelled([line[0].strip() for line in body], _called(header))
+        is_named = header is not None and len(header) == len(body[0])
+        called = _called(header[0]) if is_named else ""
+        rows = rows.labelled([line[0].strip() for line in body], called)
     if header is not None:
         names = [name.strip() for name in header]
         # Tables written by R name the columns alone.
@@ -59,10 +61,9 @@ def _is_index(header: list[str] | None) -> bool:
     return header is not None and len(header) > 1 and not header[0].strip()
 
 
-def _called(header: list[str] | None) -> str:
+def _called(head: str) -> str:
     """What the rows are called, from the head of their names: "sample" makes them samples."""
-    head = "" if header is None else header[0].strip().lower()
-    return f"{head.removesuffix('s')}s"
+    return f"{head.strip().removesuffix('s')}s"
 
 
 def _row(line: list[str], has_name: bool, number: int, width: int, path: Path) -> list[float]:
@@ -120,6 +121,6 @@ def read_parquet(path: Path, *, key: str | None, layout: str | None) -> Data:
     rows, columns_ = data.rows, data.columns.labelled([name for name, _ in numbers])
     if texts:
         rows = rows.labelled(
-            [str(value) for value in texts[0][1].to_pylist()], _called([texts[0][0]])
+            [str(value) for value in texts[0][1].to_pylist()], _called(texts[0][0])
         )
     return Data(data.V, rows, columns_, data.name, data.source)
