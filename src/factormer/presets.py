@@ -45,6 +45,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
 }
 _LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
 _PAYS = 2.0  # times fewer multiplications that a compressed iteration must take
+_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
 _HEAVY = 2e6  # multiplications of a product from which float32 is faster
 _REPAYS = 300.0  # entries of V for each row and column, from which a network repays its time
 _LONG = 1_000_000  # entries of V below which there is too little time to save
@@ -156,17 +157,21 @@ def compressed(
     """A sketch of the problem to begin with, and for how many iterations; None where V is best.
 
     For one dense matrix on which an iteration costs several times one on a sketch of a rank a
-    little above the problem's, and which is large enough (docs/engine.md). V may be `read` in a
-    lower precision; the sketch is in its own.
+    little above the problem's, often enough to make up for the sketch (docs/engine.md). V may be
+    `read` in a lower precision; the sketch is in its own.
     """
-    V, p = problem.V, problem.rank + OVERSAMPLING
+    V, rank = problem.V, problem.rank
+    p = rank + OVERSAMPLING
     n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
     if not isinstance(V, Dense) or len(V.shape) != 2:
         return None
     m, n = V.shape
     if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:
         return None
-    return Problem(sketch((read or problem).V, p, rng).to(V.dtype), problem.rank), n_iter
+    saved, made = 2 * rank * (m * n - (m + n) * p), 4 * p * m * n  # an iteration, and the sketch
+    if 2 * rank * saved < _WORTH * made:  # it takes about 2r iterations
+        return None
+    return Problem(sketch((read or problem).V, p, rng).to(V.dtype), rank), n_iter
 
 
 def in_single_precision(problem: Problem) -> Problem | None:

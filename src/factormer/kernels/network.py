@@ -129,7 +129,7 @@ def _gate(x):
     return x * (0.5 + 0.5 * x / (1 + abs(x)))
 
 
-@jit(inner=True, inline=True)
+@jit(inner=True)
 def _features(q, shares, f, at, steps):
     """The features of one factor into the columns from `at` of f (r, ·); q (13, r) is scaled."""
     r, largest = q.shape[1], 0.0
@@ -162,7 +162,7 @@ def _features(q, shares, f, at, steps):
             f[c, at + 11 + i] = np.arcsinh(steps[c, i]) / 2
 
 
-@jit(inner=True, inline=True)
+@jit(inner=True)
 def _shared(sums, progress, f, at, shares):
     """The features that factors share into f, and each component's share of the signal."""
     r, whole, most, mean = len(f), 0.0, 0.0, 0.0
@@ -179,7 +179,7 @@ def _shared(sums, progress, f, at, shares):
         f[c, at + 3], f[c, at + 4], f[c, at + 5] = np.log(r) / 3, progress[3] / 3, progress[0]
 
 
-@jit(inner=True, inline=True)
+@jit(inner=True)
 def _edges(gram, edges):
     """Cosines between columns of W, of H, and their products, each beside the sum of its row."""
     r = gram.shape[1]
