@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from factormer.cli import fit, others, train
-from factormer.cli.app import app
+from factormer.cli.app import app, given
 
 __all__ = ["app", "fit", "main", "others", "train"]
 
@@ -17,8 +17,9 @@ def main(argv: list[str] | None = None) -> int:
     130: interrupted, with what was done kept where the command keeps anything.
     """
     arguments = sys.argv[1:] if argv is None else argv
+    given.set(arguments)
     try:
-        app(arguments, obj=arguments)
+        app(arguments)
     except SystemExit as stop:  # how the library ends every command, also Ctrl-C
         return int(stop.code or 0)
     except (ValueError, OSError, ImportError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
+given: ContextVar[list[str]] = ContextVar("given")  # the arguments, as `main` got them
 
 Out = Annotated[Path, typer.Option(help="Folder for what is made.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

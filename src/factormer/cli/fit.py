@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from factormer.cli.app import AsJson, app
+from factormer.cli.app import AsJson, app, given
 
 Data, Model, Solver = "Data", "Model", "Solver"
 _RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
@@ -33,7 +33,6 @@ def _opt(help: str, panel: str | None = None, *names: str, **kwargs: Any) -> Any
 
 @app.command()
 def fit(
-    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(
@@ -123,7 +122,7 @@ def fit(
             options,
             folder.path,
             mask=None if mask is None else read(mask, **said).V,
-            command=shlex.join(["factormer", *(context.obj or sys.argv[1:])]),
+            command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
             begin=bar.begin,
             watch=bar.watch if bar.shown else None,

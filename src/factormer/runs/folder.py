@@ -2,7 +2,7 @@
 
 run.json            what was asked, of which data, and with what it was made
 axes.json           what rows and columns of V stand for
-data.npz            the SVD bound and block means of V
+data.npz            the SVD bound, where there is one
 rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
 report.html         the page
 """
