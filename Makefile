@@ -14,7 +14,7 @@ BENCH_OUT := docs/results/benchmarks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean
-.PHONY: screenshots bench bench-peers bench-scaling bench-cold bench-kl bench-tol
+.PHONY: screenshots bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-cold: $(INSTALLED) ## What import and the first call cost in a fresh envir
 
 bench-kl: $(INSTALLED) ## Kullback–Leibler beside scikit-learn's mu, on FACTORMER_DATA=…
 	$(BIN)/python benchmarks/kl.py --out $(BENCH_OUT)
+
+bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is worth
+	$(BIN)/python benchmarks/ablation.py --out $(BENCH_OUT)
 
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
