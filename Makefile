@@ -13,7 +13,8 @@ BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation conformance
+.PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: screenshots bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +77,9 @@ bench-tol: $(INSTALLED) ## What a smaller tol buys
 
 conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
 	$(BIN)/python -m tests.sklearn_conformance.report
+
+screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium, on FACTORMER_DATA=…
+	$(BIN)/python -m docs.make_screenshots
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden
