@@ -1,11 +1,13 @@
 # %% [markdown]
 # # Sounds: taking a mixture apart
 #
-# The magnitudes of a spectrogram are nearly a sum over the notes being played, each of them a spectrum (a column of W) times a
-# loudness in time (a column of H). Kullback–Leibler suits them, since it minds quiet partials too. Each component is turned back into sound by a Wiener mask: its
+# The magnitudes of a spectrogram are nearly a sum over the notes being played, each of them a
+# spectrum (a column of W) times a loudness in time (a column of H). Kullback–Leibler suits them,
+# since it minds quiet partials too. Each component is turned back into sound by a Wiener mask: its
 # share of the sum, applied to the mixture.
 #
-# The mixture is made here, of a bass, a bell and a shaker, so that the separation can be scored against the truth.
+# The mixture is made here, of a bass, a bell and a shaker, so that the separation can be scored
+# against the truth.
 
 # %%
 import numpy as np
@@ -52,7 +54,8 @@ result = factormer.factorize(V, 8, loss="kullback-leibler", max_iter=300, random
 print(f"{V.shape[0]} frequencies × {V.shape[1]} frames: {result.status}")
 
 # %% [markdown]
-# Which components belong together? Noise has a flat spectrum, tones have peaks, and the bass is low. No truth is needed for that.
+# Which components belong together? Noise has a flat spectrum, tones have peaks, and the bass is
+# low. No truth is needed for that.
 
 # %%
 flatness = np.exp(np.log(result.W + 1e-9).mean(axis=0)) / result.W.mean(axis=0)

@@ -1,12 +1,14 @@
 # %% [markdown]
 # # Single cells: programmes of genes
 #
-# Each of 700 blood cells is a row of gene activities. A component is a programme, a set of genes that are active
-# together, and W says how much of each programme a cell runs: a T cell that divides has two.
+# Each of 700 blood cells is a row of gene activities. A component is a programme, a set of genes
+# that are active together, and W says how much of each programme a cell runs: a T cell that
+# divides has two.
 #
-# The data are scanpy's `pbmc68k_reduced` (BSD-3), log-normalised, as a sparse matrix `pbmc68k_reduced_log.npz` with genes and
-# cell types in `….meta.npz`, in the folder that `FACTORMER_DATA` names. The cell types come from sorted reference cells; the
-# factorisation does not see them.
+# The data are scanpy's `pbmc68k_reduced` (BSD-3), log-normalised, as a sparse matrix
+# `pbmc68k_reduced_log.npz` with genes and cell types in `….meta.npz`, in the folder that
+# `FACTORMER_DATA` names. The cell types come from sorted reference cells; the factorisation does
+# not see them.
 
 # %%
 import numpy as np
@@ -38,9 +40,10 @@ for k in by_type.argmax(axis=0).argsort():
     print(f"{names[by_type[:, k].argmax()]:>28}: {' '.join(markers[k])}")
 
 # %% [markdown]
-# MS4A1 and CD79B are the textbook's markers of B cells, GNLY and PRF1 of natural killers, FCER1A and CLEC10A of
-# dendritic cells, FCGR3A and CFD of monocytes, CD8A and GZMK of cytotoxic T cells, CCR7 of naive ones; IGJ and MZB1 mark plasma cells, and STMN1 and
-# HMGB2 dividing ones, which have no label of their own here.
+# MS4A1 and CD79B are the textbook's markers of B cells, GNLY and PRF1 of natural killers, FCER1A
+# and CLEC10A of dendritic cells, FCGR3A and CFD of monocytes, CD8A and GZMK of cytotoxic T cells,
+# CCR7 of naive ones; IGJ and MZB1 mark plasma cells, and STMN1 and HMGB2 dividing ones, which have
+# no label of their own here.
 
 # %%
 order = by_type.argmax(axis=0).argsort()

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Faces: parts of a picture
 #
-# The example that made NMF known. Each image is a row of V; a component is an image too, and
-# since nothing can be subtracted, components become parts: the light on a cheek, a beard,
-# the rim of glasses.
+# The example that made NMF known. Each image is a row of V; a component is an image too, and since
+# nothing can be subtracted, components become parts: the light on a cheek, a beard, the rim of
+# glasses.
 #
-# The data are the Yale faces, 165 images of 64×64 pixels. They may not be redistributed: get `Yale_64x64.mat`, or
-# `yale_faces_64.npz`, and name its folder, `FACTORMER_DATA=… python docs/examples/faces.py`.
+# The data are the Yale faces, 165 images of 64×64 pixels. They may not be redistributed: get
+# `Yale_64x64.mat`, or `yale_faces_64.npz`, and name its folder, `FACTORMER_DATA=… python
+# docs/examples/faces.py`.
 
 # %%
 import numpy as np

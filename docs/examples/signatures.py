@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Mutational signatures: what left its mark on a genome
 #
-# A tumour's mutations, counted in 96 classes (the base that changed and its two neighbours), are a mixture of the
-# marks of processes: age, enzymes, broken repair. V has a class a row and a tumour a column; W holds the
-# signatures. Counts again, so Kullback–Leibler.
+# A tumour's mutations, counted in 96 classes (the base that changed and its two neighbours), are a
+# mixture of the marks of processes: age, enzymes, broken repair. V has a class a row and a tumour
+# a column; W holds the signatures. Counts again, so Kullback–Leibler.
 #
-# The data are 100 breast cancers, `brca_sbs96.npz` (counts of the study of Nik-Zainal et al., 2016), in the folder that
-# `FACTORMER_DATA` names.
+# The data are 100 breast cancers, `brca_sbs96.npz` (counts of the study of Nik-Zainal et al.,
+# 2016), in the folder that `FACTORMER_DATA` names.
 
 # %%
 import numpy as np
@@ -20,8 +20,8 @@ V, channels = data["V"].astype(np.float64), data["channels"]
 print(f"{V.shape[0]} classes, {V.shape[1]} tumours, {int(V.sum())} mutations")
 
 # %% [markdown]
-# How many processes? Hide a tenth of the entries, fit the rest, and see how well the hidden ones are foretold; five
-# times, with other entries hidden. A mask is `True` where an entry is known.
+# How many processes? Hide a tenth of the entries, fit the rest, and see how well the hidden ones
+# are foretold; five times, with other entries hidden. A mask is `True` where an entry is known.
 
 # %%
 options = {"loss": "kullback-leibler", "max_iter": 500, "random_state": 0}
@@ -53,8 +53,8 @@ for number, k in enumerate(order, start=1):
     print(f"signature {number}: {100 * share:.0f} % of all mutations, most of all {top}")
 
 # %% [markdown]
-# C>T before G, in signature 1, is the mark of age: methylated CpG loses an amino group. C>T and C>G after T, in signature 3, is that of
-# the APOBEC enzymes.
+# C>T before G, in signature 1, is the mark of age: methylated CpG loses an amino group. C>T and
+# C>G after T, in signature 3, is that of the APOBEC enzymes.
 
 # %%
 kinds = [c[2:5] for c in channels]

@@ -1,11 +1,13 @@
 # %% [markdown]
 # # Topics: what 2225 news articles are about
 #
-# Counts of words, one document a row, are sparse: `factorize` reads the stored entries alone and never makes V
-# dense. Counts call for Kullback–Leibler: it is the likelihood of Poisson data, and its factors are a topic model.
+# Counts of words, one document a row, are sparse: `factorize` reads the stored entries alone and
+# never makes V dense. Counts call for Kullback–Leibler: it is the likelihood of Poisson data, and
+# its factors are a topic model.
 #
-# The data are the BBC articles of Greene & Cunningham (2006), for non-commercial research: a sparse matrix
-# `bbc_news.npz` with terms and labels in `bbc_news.meta.npz`, in the folder that `FACTORMER_DATA` names.
+# The data are the BBC articles of Greene & Cunningham (2006), for non-commercial research: a
+# sparse matrix `bbc_news.npz` with terms and labels in `bbc_news.meta.npz`, in the folder that
+# `FACTORMER_DATA` names.
 
 # %%
 import numpy as np
@@ -30,7 +32,8 @@ shares /= shares.sum(axis=1, keepdims=True)  # each row: how much of each topic 
 print(result.status)
 
 # %% [markdown]
-# Words that stand out: frequent in the topic, and rarer elsewhere. (They are stems, as the data have them.)
+# Words that stand out: frequent in the topic, and rarer elsewhere. (They are stems, as the data
+# have them.)
 
 # %%
 lift = topics * np.log((topics + 1e-12) / topics.mean(axis=1, keepdims=True).clip(1e-12))
