@@ -105,8 +105,7 @@ def train_any_rank(
                 break
         save()
     engines = learned(learner.average, solver_of(config)), classical(solver_of(config))
-    options = {"source": unseen} | (evaluation or {})
-    found = figures(compare(*engines, device=torch_device, **options))
+    found = figures(compare(*engines, device=torch_device, source=unseen, **(evaluation or {})))
     return AnyRankRun(learner.average, step >= total, step, elapsed(), found)
 
 
