@@ -5,8 +5,8 @@
 # that are active together, and W says how much of each programme a cell runs: a T cell that
 # divides has two.
 #
-# The data are scanpy's `pbmc68k_reduced` (BSD-3), log-normalised, as a sparse matrix
-# `pbmc68k_reduced_log.npz` with genes and cell types in `….meta.npz`, in the folder that
+# The data are scanpy's `pbmc68k_reduced` (BSD-3; Zheng et al., 2017), log-normalised, as a sparse
+# matrix `pbmc68k_reduced_log.npz` with genes and cell types in `….meta.npz`, in the folder that
 # `FACTORMER_DATA` names. The cell types come from sorted reference cells; the factorisation does
 # not see them.
 

@@ -5,8 +5,8 @@
 # mixture of the marks of processes: age, enzymes, broken repair. V has a class a row and a tumour
 # a column; W holds the signatures. Counts again, so Kullback–Leibler.
 #
-# The data are 100 breast cancers, `brca_sbs96.npz` (counts of the study of Nik-Zainal et al.,
-# 2016), in the folder that `FACTORMER_DATA` names.
+# The data are 100 breast cancers, `brca_sbs96.npz` (of the study of Nik-Zainal et al., 2016, by the
+# names of the samples), in the folder that `FACTORMER_DATA` names.
 
 # %%
 import numpy as np
