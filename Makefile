@@ -81,7 +81,7 @@ examples: $(INSTALLED) ## Run the examples of the gallery again: EXAMPLES="…" 
 	$(BIN)/python docs/gallery.py $(EXAMPLES)
 
 readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the picture of the README
-	$(BIN)/python benchmarks/readme_picture.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/readme_picture.py
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

@@ -3,7 +3,7 @@
 Each contestant is called as a black box, from nothing, its start included, for a growing number of
 iterations, in a process of its own, so that nobody's threads are in the way; they take turns, and
 the shortest time of all rounds counts, which other work on the machine has disturbed least. Errors
-are computed here, in float64. `make readme-picture` runs it.
+are computed here, in float64. `make readme-picture` runs it, all on one thread.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def main() -> None:
     """Measure, write the numbers, draw for light and for dark pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="*", default=["digits", "sparse-factors"])
-    parser.add_argument("--seconds", type=float, default=4.0, help="longest call")
+    parser.add_argument("--seconds", type=float, default=2.5, help="longest call")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
