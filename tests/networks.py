@@ -37,9 +37,9 @@ def random_layer(
         return _randomized(FactormerLayer(config, last=last, n_edges=n_edges, n_carried=n_carried))
 
 
-def random_any_rank(*, seed: int = 0, width: int = 8, messages: int = 4) -> AnyRankNetwork:
+def random_any_rank(*, seed: int = 0, **sizes: int) -> AnyRankNetwork:
     """A small any-rank network all of whose weights are random, and which mixes moderately."""
-    config = AnyRankConfig(width=width, messages=messages)
+    config = AnyRankConfig(**{"width": 8, "messages": 4} | sizes)  # pyright: ignore[reportArgumentType]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _randomized(AnyRankNetwork(config))

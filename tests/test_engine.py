@@ -266,7 +266,9 @@ def test_network_at_another_rank_is_refused_with_what_would_work(names):
 def test_any_rank_network_serves_every_rank(rank, solver):
     result = run(rank=rank, solver=solver, accelerator="any-rank", max_iter=20)
     assert_feasible(result, (*V.shape, rank))
-    assert (np.diff(result.trace.rmse[1:]) <= 1e-9 * result.trace.rmse[0]).all()
+    assert result.rmse == pytest.approx(min(result.trace.rmse))
+    if solver != "her-admm":  # whose plain iterations may rise
+        assert (np.diff(result.trace.rmse[1:]) <= 1e-9 * result.trace.rmse[0]).all()
 
 
 def test_any_rank_network_is_no_start(tmp_path):

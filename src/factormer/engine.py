@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from factormer import general, presets
+from factormer.accelerate.base import Restarted
 from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
@@ -181,7 +182,7 @@ def factorize(
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, engine, max_iter, any_of(*rules))]
-        if solver == "auto" and accelerator in (None, "auto") and not presets.is_network(init):
+        if solver == "auto" and isinstance(engine, Restarted) and not presets.is_network(init):
             single = presets.in_single_precision(problem)
             if single is not None:
                 stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))
@@ -189,14 +190,16 @@ def factorize(
             if coarse is not None:
                 sketched, n_iter = coarse
                 rule = any_of(*rules, Stalled())
-                stages.insert(0, Stage(sketched, engine, n_iter, rule, exact=False))
+                on_sketch = presets.solver(solver, accelerator, sketched.V)
+                stages.insert(0, Stage(sketched, on_sketch, n_iter, rule, exact=False))
         first = stages[0].problem
         start = presets.initializer(
             init, first.V, problem.rank, None if custom is None else custom.scale(1 / mean)
         )
         x0, *others = presets.candidates(start, first, rng)
         if others:
-            stages[0] = stages[0]._replace(solver=Tournament(engine, tuple(others)))
+            tournament = Tournament(stages[0].solver, tuple(others))
+            stages[0] = stages[0]._replace(solver=tournament)
         result = solve_in_stages(
             stages,
             x0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.accelerate.her import HER
+from factormer.accelerate.her import HER, LearnedHER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
@@ -25,6 +26,7 @@ from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
 
+ANY_RANK = "any-rank"  # the network that "auto" uses
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
     "ao-admm": AOADMM,
     "ao-admm-trace": TraceAOADMM,
@@ -43,7 +45,10 @@ STARTS: dict[str, Callable[[], Initializer]] = {
 }
 _LARGE = 20_000  # entries from which a singular value decomposition pays for a better start
 _PAYS = 2.0  # times fewer multiplications that a compressed iteration must take
+_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
 _HEAVY = 2e6  # multiplications of a product from which float32 is faster
+_REPAYS = 300.0  # entries of V for each row and column, from which a network repays its time
+_LONG = 1_000_000  # entries of V below which there is too little time to save
 _POLISH = 4  # iterations on V itself after those on compressed data, if it comes to that
 
 
@@ -92,20 +97,21 @@ def _auto_start(V: Matrix, rank: int) -> str:
 def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks, on a GPU
-    and with an any-rank network, which was trained on it; with another network it is "hals"
-    (docs/engine.md). An any-rank network takes the place of the extrapolation in "her" and
-    "her-admm".
+    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks and on a
+    GPU; with a network for one rank it is "hals" (docs/engine.md). An any-rank network takes the
+    place of the extrapolation in "her" and "her-admm".
     """
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
-    plain = accelerator in (None, "auto")
-    if not plain and not _ships(accelerator, use="accelerator"):
+    if accelerator == "auto":
+        accelerator = ANY_RANK if name == "auto" and _repays(V) else None
+    plain = accelerator is None
+    if accelerator is not None and not _ships(accelerator, use="accelerator"):
         names = _names(["auto", "None"], "accelerator")
         raise ValueError(f"accelerator is {accelerator!r}; choose one of {names}")
-    network = None if plain else zoo.load_model(accelerator).to(V.device)
+    network = None if accelerator is None else _network(accelerator, V.device)
     any_rank = isinstance(network, AnyRankNetwork)
     if name == "auto":
-        products = len(V.shape) > 2 or V.device.type != "cpu" or any_rank
+        products = len(V.shape) > 2 or V.device.type != "cpu"
         name = ("her-admm" if products else "her") if plain or any_rank else "hals"
     if name not in SOLVERS:
         raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
@@ -113,9 +119,36 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     if network is None:
         return chosen
     if isinstance(network, AnyRankNetwork):
-        base = chosen.solver if isinstance(chosen, Restarted) else chosen
-        return Restarted(base, AnyRank(network))
+        if isinstance(chosen, HER):
+            return LearnedHER(chosen.solver, AnyRank(network))
+        return Restarted(
+            chosen.solver if isinstance(chosen, Restarted) else chosen, AnyRank(network)
+        )
     return Accelerated(chosen, LearnedAccelerator(network))
+
+
+def _network(name: str, device: torch.device) -> zoo.Network | AnyRankNetwork:
+    """The network of that name; small ones that ship are loaded once."""
+    if name == ANY_RANK and device.type == "cpu":
+        return _shipped(name)
+    return zoo.load_model(name).to(device)
+
+
+@cache
+def _shipped(name: str) -> AnyRankNetwork:
+    return zoo.load_any_rank(name)
+
+
+def _repays(V: Matrix) -> bool:
+    """Whether fewer iterations on V are worth a network's time for each: it looks at m + n rows.
+
+    Where the products with V are most of the cost; measured on a CPU, for dense data
+    (docs/anyrank.md).
+    """
+    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
+        return False
+    m, n = V.shape
+    return m * n >= max(_LONG, _REPAYS * (m + n))
 
 
 def compressed(
@@ -124,17 +157,21 @@ def compressed(
     """A sketch of the problem to begin with, and for how many iterations; None where V is best.
 
     For one dense matrix on which an iteration costs several times one on a sketch of a rank a
-    little above the problem's, and which is large enough (docs/engine.md). V may be `read` in a
-    lower precision; the sketch is in its own.
+    little above the problem's, often enough to make up for the sketch (docs/engine.md). V may be
+    `read` in a lower precision; the sketch is in its own.
     """
-    V, p = problem.V, problem.rank + OVERSAMPLING
+    V, rank = problem.V, problem.rank
+    p = rank + OVERSAMPLING
     n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
     if not isinstance(V, Dense) or len(V.shape) != 2:
         return None
     m, n = V.shape
     if p > min(m, n) or m * n <= _LARGE or m * n < _PAYS * (m + n) * p:
         return None
-    return Problem(sketch((read or problem).V, p, rng).to(V.dtype), problem.rank), n_iter
+    saved, made = 2 * rank * (m * n - (m + n) * p), 4 * p * m * n  # an iteration, and the sketch
+    if 2 * rank * saved < _WORTH * made:  # it takes about 2r iterations
+        return None
+    return Problem(sketch((read or problem).V, p, rng).to(V.dtype), rank), n_iter
 
 
 def in_single_precision(problem: Problem) -> Problem | None:

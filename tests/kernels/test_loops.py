@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from numba.core.dispatcher import Dispatcher
 from torch import Tensor
 
 from factormer import kernels
@@ -13,7 +14,7 @@ from factormer.accelerate.base import RestartedState
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.factors import Factors
-from factormer.kernels import compiled, loops
+from factormer.kernels import _loaded, compiled, loops
 from factormer.matrix import Dense, LowRank, Matrix, Normal, Sparse
 from factormer.problem import Problem
 from factormer.solvers.base import iterate
@@ -42,7 +43,7 @@ def test_loops_are_there_where_numba_is():
 def test_loops_are_none_where_numba_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "factormer.kernels.loops", None)
     monkeypatch.delattr(kernels, "loops", raising=False)
-    assert compiled.__wrapped__() is None
+    assert _loaded.__wrapped__("loops") is None
 
 
 # Sweeps
@@ -225,5 +226,18 @@ def test_there_is_no_leap_for_stacks_for_sparse_or_for_large_matrices(rng, monke
 @torch.no_grad()
 def test_there_is_no_leap_without_numba(rng, monkeypatch):
     problem, x0 = draw_problem(rng)
-    monkeypatch.setattr("factormer.accelerate.her.compiled", lambda: None)
+    monkeypatch.setattr("factormer.kernels.compiled", lambda: None)
     assert no_leap(problem, x0)
+
+
+def test_no_loop_closes_over_another():
+    """Or every process would compile it again (see `kernels.loops`)."""
+    found = []
+    for module in (loops, kernels.any_rank(), kernels.newton_rows()):
+        members = {**vars(module), "whole": loops.extrapolated()}
+        for name, member in members.items():
+            if isinstance(member, Dispatcher):
+                found.append(name)
+                cells = member.py_func.__closure__ or ()
+                assert not any(isinstance(cell.cell_contents, Dispatcher) for cell in cells), name
+    assert len(found) > 5

@@ -8,24 +8,20 @@ O((m + n)r) to an iteration, beside the Gram matrices that the solver has.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
-from factormer.factors import Factors
-from factormer.nn.anyrank import AnyRankNetwork, Mixing, Pooled, Progress
+from factormer.accelerate.moves import Moves, Track
+from factormer.factors import Factors, where
+from factormer.nn.anyrank import AnyRankNetwork, Pooled, Progress
 from factormer.problem import Problem
-
-
-class Moves(NamedTuple):
-    """The last moves of one factor: its own but the newest, and the solver's (see `Pooled`)."""
-
-    P: Float[Tensor, "*b n r"]
-    T: Float[Tensor, "*b n r"]
-    U: Float[Tensor, "*b n r"]
 
 
 class Memory(NamedTuple):
@@ -64,29 +60,54 @@ class AnyRank:
     def propose(
         self, problem: Problem, memory: Memory, *, before: Factors, stepped: Factors
     ) -> tuple[Factors, Memory]:
-        V, y = problem.V, memory.proposed
-        plain, _ = self.momentum.propose(problem, memory.momentum, before=before, stepped=stepped)
-        D = Factors(stepped.W - before.W, stepped.H - before.H)
-        S = Factors(stepped.W - y.W, stepped.H - y.H)
-        WtW, HtH = (F.mT @ F for F in stepped)
-        W = pooled(stepped.W, WtW, D.W, S.W, memory.W, V.rows)
-        H = pooled(stepped.H, HtH, D.H, S.H, memory.H, V.cols)
-        progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
-        mixing = self.model(W, H, WtW, HtH, progress)
-        trusted = memory.strikes < self.patience
-        learned = Factors(
-            plain.W + _mixed(mixing[0], trusted, D.W, memory.W.P, S.W),
-            plain.H + _mixed(mixing[1], trusted, D.H, memory.H.P, S.H),
+        V, older = problem.V, Factors(memory.W, memory.H)
+        W, H = (
+            Track(*given) for given in zip(stepped, before, memory.proposed, older, strict=True)
         )
-        moved = (W.DD.sum(dim=-1) + H.DD.sum(dim=-1) > 0)[..., None, None]  # else it was refused
-        return learned, memory._replace(
-            proposed=Factors(
-                *(torch.where(moved, a, b) for a, b in zip(learned, stepped, strict=True))
-            ),
-            W=_after(moved, memory.W, D.W, S.W),
-            H=_after(moved, memory.H, D.H, S.H),
+        products = [W.products(V.rows), H.products(V.cols)]
+        moves = Pooled(*torch.stack(products, dim=-2))
+        gram = torch.stack([F.mT @ F for F in stepped], dim=-3)
+        amounts = self.amounts(moves, gram, memory)
+        (y_W, moves_W), (y_H, moves_H) = (
+            track.proposal(amounts[..., side, :]) for side, track in enumerate((W, H))
+        )
+        moved = moves.DD.sum(dim=(-2, -1)) > 0  # else the last proposal was refused
+        proposed = where(moved, Factors(y_W, y_H), stepped)
+        return proposed, memory._replace(
+            proposed=proposed,
+            W=_chosen(moved, moves_W, memory.W),
+            H=_chosen(moved, moves_H, memory.H),
             t=memory.t + 1,
         )
+
+    def amounts(
+        self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], memory: Memory
+    ) -> Float[Tensor, "3 *b 2 r"]:
+        """How much of D, P and S, plain extrapolation included; a distrusted network adds none."""
+        progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
+        compiled = kernels.any_rank() if _is_plain(gram) else None
+        if compiled is None:
+            trusted = memory.strikes < self.patience
+            mixing = torch.stack(list(self.model(moves, gram, progress)))
+            added = mixing * trusted.to(mixing.dtype)[..., None, None]
+            plain = torch.zeros_like(added)
+            plain[0] += memory.momentum.beta[..., None, None]
+            return plain + added
+        sums = torch.stack(list(moves), dim=1).double().numpy()  # (2, products, r)
+        numbers = np.array([*(float(p) for p in progress), self.patience])
+        room = compiled.room(gram.shape[-1], self.packed[0])
+        compiled.mix()(sums, gram.double().numpy(), numbers, *self.packed, *room)
+        return torch.from_numpy(room[-1]).to(gram.dtype)
+
+    @cached_property
+    def packed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Width, messages and layers of the network, and its weights one after another."""
+        config, layers = self.model.config, self.model.layers
+        sizes = np.array([config.width, config.messages, config.n_layers])
+        hidden = (part for pair in zip(self.model.send, layers, strict=True) for part in pair)
+        parts = (self.model.embed, *hidden, self.model.extract)
+        weights = [weight.detach() for part in parts for weight in part.parameters()]
+        return sizes, torch.cat([weight.double().cpu().flatten() for weight in weights]).numpy()
 
     def judged(self, memory: Memory, rose: Bool[Tensor, "*b"]) -> Memory:
         """The memory after an iteration that began at the proposal, and raised the loss or not."""
@@ -97,52 +118,12 @@ class AnyRank:
         )
 
 
-def pooled(
-    X: Float[Tensor, "*b n r"],
-    XtX: Float[Tensor, "*b r r"],
-    D: Float[Tensor, "*b n r"],
-    S: Float[Tensor, "*b n r"],
-    moves: Moves,
-    real: Bool[Tensor, "*b n"] | None,
-) -> Pooled:
-    """The inner products of one factor's moves; rows that pad a stack do not count."""
-    P, T, U = moves
-
-    def dot(a: Tensor, b: Tensor) -> Tensor:
-        return (a * b).sum(dim=-2)
-
-    XX = XtX.diagonal(dim1=-2, dim2=-1)
-    is_zero = (1e-8 * XX.sqrt()[..., None, :] >= X).to(X.dtype)  # up to rounding
-    if real is None:
-        zeros = is_zero.mean(dim=-2)
-    else:
-        weight = real.to(X.dtype)[..., None]
-        zeros = (is_zero * weight).sum(dim=-2) / weight.sum(dim=-2).clamp(min=1)
-    return Pooled(
-        XX=XX,
-        XD=dot(X, D),
-        DD=dot(D, D),
-        DP=dot(D, P),
-        PP=dot(P, P),
-        SD=dot(S, D),
-        SS=dot(S, S),
-        ST=dot(S, T),
-        SU=dot(S, U),
-        TT=dot(T, T),
-        TU=dot(T, U),
-        UU=dot(U, U),
-        zeros=zeros,
-    )
+def _is_plain(gram: Float[Tensor, "*b 2 r r"]) -> bool:
+    return gram.dim() == 3 and gram.device.type == "cpu" and not torch.is_grad_enabled()
 
 
-def _mixed(
-    mixing: Mixing, trusted: Bool[Tensor, "*b"], D: Tensor, P: Tensor, S: Tensor
-) -> Float[Tensor, "*b n r"]:
-    trust = trusted.to(D.dtype)[..., None]
-    d, p, s = ((trust * amount)[..., None, :] for amount in mixing)
-    return d * D + p * P + s * S
-
-
-def _after(moved: Bool[Tensor, "*b 1 1"], moves: Moves, D: Tensor, S: Tensor) -> Moves:
-    newest = Moves(D, S, moves.T)
-    return Moves(*(torch.where(moved, a, b) for a, b in zip(newest, moves, strict=True)))
+def _chosen(moved: Bool[Tensor, "*b"], newer: Moves, older: Moves) -> Moves:
+    if moved.dim() == 0:
+        return newer if bool(moved) else older
+    mask = moved[..., None, None]
+    return Moves(*(torch.where(mask, a, b) for a, b in zip(newer, older, strict=True)))

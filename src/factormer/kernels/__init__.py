@@ -1,26 +1,34 @@
-"""Compiled CPU versions of hot loops, each with a slow twin in torch that its docstring names."""
+"""Compiled CPU versions of hot loops, each with a slow twin in torch that its docstring names.
+
+Each is a module that is imported when it is first needed, since that may compile, and None where
+numba is absent: then the slow twins do the work.
+"""
 
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 
-@cache
 def compiled() -> ModuleType | None:
-    """The compiled loops, or None where numba is absent: then their slow twins do the work."""
-    try:
-        from factormer.kernels import loops
-    except ImportError:
-        return None
-    return loops
+    """Sweeps of HALS, and its iterations as a whole."""
+    return _loaded("loops")
+
+
+def any_rank() -> ModuleType | None:
+    """The any-rank accelerator."""
+    return _loaded("network")
+
+
+def newton_rows() -> ModuleType | None:
+    """Newton steps for other losses."""
+    return _loaded("divergence")
 
 
 @cache
-def newton_rows() -> ModuleType | None:
-    """The compiled Newton steps of other losses, or None where numba is absent."""
+def _loaded(name: str) -> ModuleType | None:
     try:
-        from factormer.kernels import divergence
+        return import_module(f"factormer.kernels.{name}")
     except ImportError:
         return None
-    return divergence

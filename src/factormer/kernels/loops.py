@@ -2,8 +2,10 @@
 
 Rows are independent in a half-step: they lie side by side in the lanes of the processor, so factors
 are (r, m) and (r, n) here. Compilation is waited for in every new environment: so there is one
-signature for each function and precision, no memory is allocated within, and what is called is
-called from one place. Imported by `kernels.compiled()` alone, where numba is present.
+signature for each function and precision, and no memory is allocated within. Other processes take
+what the first one compiled from the disk, but never a function that closes over another compiled
+one, and a stale one if what it calls is in another file. So what a loop calls is a global of its
+module. Imported by `kernels.compiled()` alone, where numba is present.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from numba import types
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
 
-def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+def once(make: Callable[..., Any]) -> Callable[..., Any]:
     """What `make` makes, once for each argument, whichever threads ask for it."""
     lock, made = RLock(), {}
 
@@ -35,26 +37,29 @@ def _once(make: Callable[..., Any]) -> Callable[..., Any]:
     return get
 
 
-def _compile(
-    signature: Any, *, inner: bool = False
+def jit(
+    signature: Any = None, *, inner: bool = False, inline: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile at once, and but once for all processes; `inner` functions cannot be called here.
+    """Compile at once for a signature, or without one for whatever types a compiled caller has.
 
-    NaN and infinity keep their meaning.
+    `inner` functions cannot be called from Python; those to `inline` are compiled with their caller
+    alone. NaN and infinity keep their meaning.
     """
-    jit = numba.njit(  # pyright: ignore[reportCallIssue]
-        signature,
+    decorate = numba.njit(
+        *([] if signature is None else [signature]),
         nogil=True,
         cache=True,
         error_model="numpy",
         fastmath={"contract", "reassoc", "nsz"},
         no_cfunc_wrapper=True,
         no_cpython_wrapper=inner,
+        inline="always" if inline else "never",
     )
-    return lambda function: jit(inspect.unwrap(function))
+    return lambda function: decorate(inspect.unwrap(function))
 
 
-def _array(dtype: Any, dim: int = 2, layout: str = "C") -> Any:
+def array(dtype: Any, dim: int = 2, layout: str = "C") -> Any:
+    """The type of an array in a signature."""
     return types.Array(dtype, dim, layout)
 
 
@@ -117,105 +122,116 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
                 out[c, first + j] = x[c, j]
 
 
-@_once
+@once
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
     real = numba.from_dtype(dtype)
-    anyhow = _array(real, layout="A")
-    room = (_array(real), _array(real), _array(real), _array(real, 1))
+    anyhow = array(real, layout="A")
+    room = (array(real), array(real), array(real), array(real, 1))
     count = types.int64
-    return _compile(types.void(_array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
+    return jit(types.void(array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
 
 
-@_once
-def extrapolated() -> Callable[..., int]:
-    """The compiled iterations, in float64."""
-    sweep = sweeps(np.dtype(np.float64))
-    matrix, vector, count = _array(types.float64), _array(types.float64, 1), types.int64
+_sweep = jit(inner=True)(_sweeps)
 
-    @_compile(types.void(matrix, count, matrix, matrix, count), inner=True)
-    def multiply(A, a, B, out, o):
-        """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out."""
-        k, n = B.shape
-        even = k // 4 * 4
-        for c in range(len(A)):
-            weights, row = A[c, a : a + k], out[c, o : o + n]
+
+@jit(inner=True)
+def _multiply(A, a, B, out, o):
+    """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out."""
+    k, n = B.shape
+    even = k // 4 * 4
+    for c in range(len(A)):
+        weights, row = A[c, a : a + k], out[c, o : o + n]
+        for j in range(n):
+            row[j] = 0
+        for i in range(0, even, 4):
+            w0, w1, w2, w3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
             for j in range(n):
-                row[j] = 0
-            for i in range(0, even, 4):
-                w0, w1, w2, w3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
-                for j in range(n):
-                    row[j] += (w0 * B[i, j] + w1 * B[i + 1, j]) + (
-                        w2 * B[i + 2, j] + w3 * B[i + 3, j]
-                    )
-            for i in range(even, k):
-                for j in range(n):
-                    row[j] += weights[i] * B[i, j]
+                row[j] += (w0 * B[i, j] + w1 * B[i + 1, j]) + (w2 * B[i + 2, j] + w3 * B[i + 3, j])
+        for i in range(even, k):
+            for j in range(n):
+                row[j] += weights[i] * B[i, j]
 
-    @_compile(types.void(matrix, count, count, matrix), inner=True)
-    def gram(A, start, stop, out):
-        """Out = A Aᵀ for these columns of A."""
-        for c in range(len(A)):
-            for k in range(c + 1):
-                p, q, total = A[c, start:stop], A[k, start:stop], 0.0
-                for j in range(stop - start):
-                    total += p[j] * q[j]
-                out[c, k] = out[k, c] = total
 
-    @_compile(
-        count(
-            *[matrix] * 5, count, *[matrix] * 6, _array(count, 1), *[vector] * 3,
-            *[matrix] * 3, vector,
-        )
-    )  # fmt: skip
-    def iterations(
-        V, VT, U, Z, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X, best
-    ):
-        """HALS extrapolated with restart, in place, as often as `errors` has room for.
+@jit(inner=True)
+def _gram(A, start, stop, out):
+    """Out = A Aᵀ for these columns of A."""
+    for c in range(len(A)):
+        for k in range(c + 1):
+            p, q, total = A[c, start:stop], A[k, start:stop], 0.0
+            for j in range(stop - start):
+                total += p[j] * q[j]
+            out[c, k] = out[k, c] = total
 
-        x, y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point kept, the proposal, the point after the
-        iteration, and [(VH)ᵀ, (VᵀW)ᵀ]. V is V (m, n) and VT its transpose (n, m); or, for a matrix
-        U Zᵀ, they are Zᵀ and Uᵀ, and `short` (r, p) is room for UᵀW. Ends early where the error
-        leaves too few digits of ‖V‖²; returns the iterations made.
-        """
-        r, both = x.shape
-        eta, gamma, gamma_bound = options[0], options[1], options[2]
-        sq_norm, resolved, flat = options[3], options[4], options[5]
-        for t in range(len(errors)):
-            for side in range(2):  # H from the proposed W, then W from that H
-                given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
-                start, stop = (m, both) if side == 0 else (0, m)
-                gram(given, begin, end, G)
-                for link in range(0 if len(short) else 1, 2):
-                    right = (U if side == 0 else Z) if link == 0 else (V if side == 0 else VT)
-                    left, first = (given, begin) if link == 0 or not len(short) else (short, 0)
-                    out, there = (short, 0) if link == 0 else (F, start)
-                    multiply(left, first, right, out, there)
-                sweep(G, F, y, new, n_sweeps[side], start, stop, flat, g, f, X, best)
-            gram(new, 0, m, G_W)
-            error = sq_norm
-            for c in range(r):
-                for j in range(m):
-                    error -= 2 * F[c, j] * new[c, j]
-                for k in range(r):
-                    error += G[c, k] * G_W[c, k]
-            if error < resolved * sq_norm:
-                return t
-            beta, last, bound = state[0], state[1], state[2]
-            rose = not (error <= state[3])
-            kept = rose and not (state[4] > 0 and error < np.inf)
-            if not kept:
-                state[3] = error
-            for c in range(r):
-                for j in range(both):
-                    here = x[c, j] if kept else new[c, j]
-                    y[c, j] = here + beta * (here - x[c, j])
-                    x[c, j] = here
-            state[0] = beta / eta if rose else min(bound, gamma * beta)
-            state[1] = beta
-            state[2] = last if rose else min(1.0, gamma_bound * bound)
-            state[4] = kept
-            errors[t] = state[3]
-        return len(errors)
 
-    return iterations
+@jit(inner=True, inline=True)
+def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best):
+    """One iteration of HALS from y to `new`; G becomes HᵀH and G_W WᵀW; returns the squared error.
+
+    y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point before, the one after, and [(VH)ᵀ, (VᵀW)ᵀ]. V
+    is V (m, n) and VT its transpose (n, m); or, for a matrix U Zᵀ, they are Zᵀ and Uᵀ, and `short`
+    (r, p) is room for UᵀW.
+    """
+    r, both = y.shape
+    for side in range(2):  # H from the W before, then W from that H
+        given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
+        start, stop = (m, both) if side == 0 else (0, m)
+        _gram(given, begin, end, G)
+        for link in range(0 if len(short) else 1, 2):
+            right = (U if side == 0 else Z) if link == 0 else (V if side == 0 else VT)
+            left, first = (given, begin) if link == 0 or not len(short) else (short, 0)
+            out, there = (short, 0) if link == 0 else (F, start)
+            _multiply(left, first, right, out, there)
+        _sweep(G, F, y, new, n_sweeps[side], start, stop, flat, g, f, X, best)
+    _gram(new, start, stop, G_W)
+    error = sq_norm
+    for c in range(r):
+        for j in range(m):
+            error -= 2 * F[c, j] * new[c, j]
+        for k in range(r):
+            error += G[c, k] * G_W[c, k]
+    return error
+
+
+def _iterations(
+    V, VT, U, Z, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X, best
+):
+    """HALS extrapolated with restart, in place, as often as `errors` has room for.
+
+    x is the point kept and y the proposal; for the others see `iteration`. Ends early where the
+    error leaves too few digits of ‖V‖²; returns the iterations made.
+    """
+    eta, gamma, gamma_bound = options[0], options[1], options[2]
+    sq_norm, resolved, flat = options[3], options[4], options[5]
+    for t in range(len(errors)):
+        error = iteration(
+            V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best
+        )  # fmt: skip
+        if error < resolved * sq_norm:
+            return t
+        beta, last, bound = state[0], state[1], state[2]
+        rose = not (error <= state[3])
+        kept = rose and not (state[4] > 0 and error < np.inf)
+        if not kept:
+            state[3] = error
+        for c in range(len(x)):
+            for j in range(x.shape[1]):
+                here = x[c, j] if kept else new[c, j]
+                y[c, j] = here + beta * (here - x[c, j])
+                x[c, j] = here
+        state[0] = beta / eta if rose else min(bound, gamma * beta)
+        state[1] = beta
+        state[2] = last if rose else min(1.0, gamma_bound * bound)
+        state[4] = kept
+        errors[t] = state[3]
+    return len(errors)
+
+
+@once
+def extrapolated() -> Callable[..., int]:
+    """The compiled iterations, in float64: `_iterations`."""
+    matrix, vector, count = array(types.float64), array(types.float64, 1), types.int64
+    signature = count(
+        *[matrix] * 5, count, *[matrix] * 6, array(count, 1), *[vector] * 3, *[matrix] * 3, vector
+    )
+    return jit(signature)(_iterations)

@@ -4,7 +4,8 @@ A node is a component. Its features are inner products, pooled over the rows of 
 last moves of the iteration; edges are the cosines in WᵀW and HᵀH, which the solver has anyway.
 Out come a few coefficients a component, with which an accelerator combines those moves. Weights are
 shared by all components, so that one network serves every rank and size; every feature is a ratio,
-so that it serves every scale of V. Shapes: r rank, d width, *b batch axes.
+so that it serves every scale of V. Shapes: r rank, d width, *b batch axes; an axis of 2 is for W
+and H.
 """
 
 from __future__ import annotations
@@ -41,33 +42,33 @@ class AnyRankConfig:
 
 
 class Pooled(NamedTuple):
-    """Inner products, component by component, of what happened to one factor X.
+    """Inner products, component by component, of what happened to a factor X, W or H.
 
     D is the last move of X and P the one before. S, T and U are the last three moves of the solver
     alone, each from the point proposed to it. `zeros` is the share of zeros.
     """
 
-    XX: Float[Tensor, "*b r"]
-    XD: Float[Tensor, "*b r"]
-    DD: Float[Tensor, "*b r"]
-    DP: Float[Tensor, "*b r"]
-    PP: Float[Tensor, "*b r"]
-    SD: Float[Tensor, "*b r"]
-    SS: Float[Tensor, "*b r"]
-    ST: Float[Tensor, "*b r"]
-    SU: Float[Tensor, "*b r"]
-    TT: Float[Tensor, "*b r"]
-    TU: Float[Tensor, "*b r"]
-    UU: Float[Tensor, "*b r"]
-    zeros: Float[Tensor, "*b r"]
+    XX: Float[Tensor, "*b 2 r"]
+    XD: Float[Tensor, "*b 2 r"]
+    DD: Float[Tensor, "*b 2 r"]
+    DP: Float[Tensor, "*b 2 r"]
+    PP: Float[Tensor, "*b 2 r"]
+    SD: Float[Tensor, "*b 2 r"]
+    SS: Float[Tensor, "*b 2 r"]
+    ST: Float[Tensor, "*b 2 r"]
+    SU: Float[Tensor, "*b 2 r"]
+    TT: Float[Tensor, "*b 2 r"]
+    TU: Float[Tensor, "*b 2 r"]
+    UU: Float[Tensor, "*b 2 r"]
+    zeros: Float[Tensor, "*b 2 r"]
 
 
 class Mixing(NamedTuple):
     """Coefficients of D, P and S that are added to those of plain extrapolation."""
 
-    D: Float[Tensor, "*b r"]
-    P: Float[Tensor, "*b r"]
-    S: Float[Tensor, "*b r"]
+    D: Float[Tensor, "*b 2 r"]
+    P: Float[Tensor, "*b 2 r"]
+    S: Float[Tensor, "*b 2 r"]
 
 
 class Progress(NamedTuple):
@@ -99,37 +100,29 @@ class AnyRankNetwork(nn.Module):
         nn.init.zeros_(self.extract.weight)
         nn.init.zeros_(self.extract.bias)
 
-    def forward(
-        self,
-        W: Pooled,
-        H: Pooled,
-        WtW: Float[Tensor, "*b r r"],
-        HtH: Float[Tensor, "*b r r"],
-        progress: Progress,
-    ) -> tuple[Mixing, Mixing]:
-        """What to add to plain extrapolation of W and of H."""
+    def forward(self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], progress: Progress) -> Mixing:
+        """What to add to plain extrapolation, from the moves and [WᵀW, HᵀH]."""
         own = self.embed.weight.dtype
-        given = WtW.dtype
         with torch.no_grad():
-            strength = W.XX * H.XX  # ‖w_c h_cᵀ‖²
-            sides = [_relative(side) for side in (W, H)]
+            strength = moves.XX.prod(dim=-2)  # ‖w_c h_cᵀ‖²
             shares = strength / _positive(strength.sum(dim=-1, keepdim=True))
-            steps = [_anderson(side, shares) for side in sides]
-            features = [_features(*pair, shares) for pair in zip(sides, steps, strict=True)]
-            nodes = torch.cat([*features, _shared(strength, progress)], dim=-1)
+            side = _relative(moves)
+            step = _anderson(side, shares[..., None, :])
+            features = _features(side, step, shares[..., None, :])
+            by_factor = features.movedim(-3, -2).flatten(start_dim=-2)
+            nodes = torch.cat([by_factor, _shared(strength, progress)], dim=-1)
             nodes = nodes.nan_to_num().clamp(-10, 10).to(own)  # (r, features)
-            cosines = [_cosines(WtW), _cosines(HtH)]
-            edges = [_by_rows(C).to(own) for C in (*cosines, cosines[0] * cosines[1])]
+            C = _cosines(gram)
+            edges = _by_rows(torch.cat([C, C.prod(dim=-3, keepdim=True)], dim=-3)).to(own)
         h = gate(self.embed(nodes))  # (r, d)
         for send, layer in zip(self.send, self.layers, strict=True):
             message = send(h)  # (r, k)
             mean = message.mean(dim=-2, keepdim=True).expand_as(message)
-            heard = [h, mean, *(edge @ message for edge in edges)]
-            h = h + gate(layer(torch.cat(heard, dim=-1)))
-        out = self.extract(h).clamp(-4, 4).to(given)
-        beta = progress.beta[..., None].to(given)
-        W_out, H_out = out.split(_N_OUT, dim=-1)
-        return _mixing(W_out, beta, steps[0]), _mixing(H_out, beta, steps[1])
+            heard = (edges @ message[..., None, :, :]).movedim(-3, -2).flatten(start_dim=-2)
+            h = h + gate(layer(torch.cat([h, mean, heard], dim=-1)))
+        out = self.extract(h).clamp(-4, 4).to(gram.dtype)
+        out = out.unflatten(-1, (2, _N_OUT)).movedim(-2, -3)  # (2, r, numbers)
+        return _mixing(out, progress.beta[..., None, None].to(gram.dtype), step)
 
 
 def gate(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
@@ -140,13 +133,15 @@ def gate(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
 class Anderson(NamedTuple):
     """Steps along D and P that would cancel S, were the solver linear: over all, and by one."""
 
-    D_all: Float[Tensor, "*b r"]
-    P_all: Float[Tensor, "*b r"]
-    D_one: Float[Tensor, "*b r"]
-    P_one: Float[Tensor, "*b r"]
+    D_all: Float[Tensor, "*b 2 r"]
+    P_all: Float[Tensor, "*b 2 r"]
+    D_one: Float[Tensor, "*b 2 r"]
+    P_one: Float[Tensor, "*b 2 r"]
 
 
-def _mixing(out: Float[Tensor, "*b r k"], beta: Float[Tensor, "*b 1"], step: Anderson) -> Mixing:
+def _mixing(
+    out: Float[Tensor, "*b 2 r k"], beta: Float[Tensor, "*b 1 1"], step: Anderson
+) -> Mixing:
     more, D, P, S, over_all, by_one = out.unbind(dim=-1)
     return Mixing(
         beta * more + D + over_all * step.D_all + by_one * step.D_one,
@@ -155,13 +150,13 @@ def _mixing(out: Float[Tensor, "*b r k"], beta: Float[Tensor, "*b 1"], step: And
     )
 
 
-def _anderson(side: Pooled, shares: Float[Tensor, "*b r"]) -> Anderson:
+def _anderson(side: Pooled, shares: Float[Tensor, "*b 1 r"]) -> Anderson:
     """Anderson acceleration of depth two, from inner products; components weigh as they are big."""
-    products = (side.SS, side.TT, side.UU, side.ST, side.SU, side.TU)
-    pooled = ((product * shares).sum(dim=-1, keepdim=True) for product in products)
-    D_all, P_all = (a.expand_as(shares) for a in _depth_two(*pooled))
-    D_one, P_one = _depth_two(*products)
-    return Anderson(D_all, P_all, D_one, P_one)
+    products = torch.stack((side.SS, side.TT, side.UU, side.ST, side.SU, side.TU))
+    over_all = (products * shares).sum(dim=-1, keepdim=True)
+    both = torch.stack([over_all.expand_as(products), products], dim=1)
+    D, P = _depth_two(*both)
+    return Anderson(D[0], P[0], D[1], P[1])
 
 
 def _depth_two(
@@ -185,13 +180,13 @@ def _relative(side: Pooled) -> Pooled:
     """Inner products beside the squared norm of the column: free of scale."""
     moved = side.DD + side.PP + side.SS + side.TT + side.UU
     norm = _positive(torch.maximum(_not_tiny(side.XX), 1e-6 * moved))  # a column may vanish
-    return Pooled(*(product / norm for product in side))._replace(zeros=side.zeros)
+    return Pooled(*(torch.stack(side[:-1]) / norm), zeros=side.zeros)
 
 
 def _features(
-    side: Pooled, step: Anderson, shares: Float[Tensor, "*b r"]
-) -> Float[Tensor, "*b r k"]:
-    overall = (side.DD * shares).sum(dim=-1, keepdim=True).expand_as(shares)
+    side: Pooled, step: Anderson, shares: Float[Tensor, "*b 1 r"]
+) -> Float[Tensor, "*b 2 r k"]:
+    overall = (side.DD * shares).sum(dim=-1, keepdim=True).expand_as(side.DD)
     return torch.stack(
         [
             _cosine(side.XD, torch.ones_like(side.DD), side.DD),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -82,13 +83,47 @@ class Newton:
         cuts, losses = at.cuts, np.zeros(len(at.cuts))
 
         def some(a: int, b: int) -> None:
-            room = loops.Room.of(r, width, dtype)
+            room = _Room.of(r, width, dtype)
             arrays = (at.starts, at.columns, at.values, at.weights, *fixed, X, out)
             losses[a] = kernel(*arrays, cuts[a], cuts[b], options, *room)
 
         work = (len(W) * n if fill else len(at.values)) * r * r // 2
         share(some, len(cuts) - 1, work=work)
         return torch.from_numpy(out), float(losses.sum())
+
+
+class _Room(NamedTuple):
+    """Scratch for rows of up to `width` entries at rank r; `logs` is where logarithms are taken."""
+
+    B: np.ndarray
+    v: np.ndarray
+    weight: np.ndarray
+    y: np.ndarray
+    slope: np.ndarray
+    curve: np.ndarray
+    frozen: np.ndarray
+    G: np.ndarray
+    small: np.ndarray
+    logs: np.ndarray
+    exponents: np.ndarray
+
+    @staticmethod
+    def of(r: int, width: int, dtype: Any) -> _Room:
+        """Weights are ones until others are written."""
+        v, y, slope, curve, frozen = (np.empty(width, dtype) for _ in range(5))
+        return _Room(
+            B=np.empty(r * width, dtype),
+            v=v,
+            weight=np.ones(width, dtype),
+            y=y,
+            slope=slope,
+            curve=curve,
+            frozen=frozen,
+            G=np.empty((r, r), dtype),
+            small=np.empty((3, r), dtype),
+            logs=np.empty(width),
+            exponents=np.empty(width, np.int64),
+        )
 
 
 def _elastic(problem: Problem) -> Objective:

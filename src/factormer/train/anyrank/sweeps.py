@@ -6,6 +6,7 @@ works in place and remembers only where it ended; the gradient walks back from t
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,36 +37,67 @@ class Sweeps(torch.autograd.Function):
         n_sweeps: int,
     ) -> Float[Tensor, "b n r"]:
         inverse = _inverse(G)
-        points = [H.clamp(min=0)]
-        for _ in range(n_sweeps):
-            x = points[-1].clone()
-            for c in range(G.shape[-1]):
-                descent = F[..., c] - (x @ G[..., c, None]).squeeze(-1)
-                x[..., c].add_(descent * inverse[..., c, None]).clamp_(min=0)
-            points.append(x)
-        ctx.save_for_backward(G, inverse, H, *points)
+        points = _on(H).sweeps(G, inverse, F, H.clamp(min=0), n_sweeps)
+        ctx.save_for_backward(G, inverse, H, points)
         return points[-1]
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Float[Tensor, "b n r"]
     ) -> tuple[Tensor, Tensor, Tensor, None]:
-        G, inverse, H, *points = ctx.saved_tensors
-        by_G, by_F, by_H = torch.zeros_like(G), torch.zeros_like(H), gradient.clone()
-        while len(points) > 1:
-            x, before = points.pop().clone(), points[-1]
-            for c in reversed(range(G.shape[-1])):  # x is the point just after H_c was set
-                own = by_H[..., c] * (x[..., c] > 0)
-                scaled = own * inverse[..., c, None]  # by F_c
-                stays = inverse[..., c, None] == 0  # no curvature: H_c was left as it was
-                by_F[..., c] += scaled
-                by_G[..., c] -= (scaled[..., None, :] @ x).squeeze(-2)
-                by_H[..., c] = torch.where(stays, own, 0 * own)
-                others = scaled[..., None] * G[..., None, :, c]
-                others[..., c] = 0
-                by_H -= others
-                x[..., c] = before[..., c]
+        G, inverse, H, points = ctx.saved_tensors
+        by_G, by_F, by_H = _on(H).gradients(G, inverse, points, gradient)
         return by_G, by_F, by_H * (H > 0), None
+
+
+def sweeps(
+    G: Float[Tensor, "b r r"],
+    inverse: Float[Tensor, "b r"],
+    F: Float[Tensor, "b n r"],
+    H: Float[Tensor, "b n r"],
+    n_sweeps: int,
+) -> Float[Tensor, "s b n r"]:
+    """H ≥ 0 and where each sweep from there ends."""
+    points = [H]
+    for _ in range(n_sweeps):
+        x = points[-1].clone()
+        for c in range(G.shape[-1]):
+            descent = F[..., c] - (x @ G[..., c, None]).squeeze(-1)
+            x[..., c].add_(descent * inverse[..., c, None]).clamp_(min=0)
+        points.append(x)
+    return torch.stack(points)
+
+
+def gradients(
+    G: Float[Tensor, "b r r"],
+    inverse: Float[Tensor, "b r"],
+    points: Float[Tensor, "s b n r"],
+    gradient: Float[Tensor, "b n r"],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients by G, by F, and by the point that the sweeps began at."""
+    by_G, by_F, by_H = torch.zeros_like(G), torch.zeros_like(gradient), gradient.clone()
+    for x, before in zip(points[1:].clone().flip(0), points[:-1].flip(0), strict=True):
+        for c in reversed(range(G.shape[-1])):  # x is the point just after H_c was set
+            own = by_H[..., c] * (x[..., c] > 0)
+            scaled = own * inverse[..., c, None]  # by F_c
+            stays = inverse[..., c, None] == 0  # no curvature: H_c was left as it was
+            by_F[..., c] += scaled
+            by_G[..., c] -= (scaled[..., None, :] @ x).squeeze(-2)
+            by_H[..., c] = torch.where(stays, own, 0 * own)
+            others = scaled[..., None] * G[..., None, :, c]
+            others[..., c] = 0
+            by_H -= others
+            x[..., c] = before[..., c]
+    return by_G, by_F, by_H
+
+
+def _on(H: Tensor) -> Any:
+    """Where the sweeps of a stack are: in one kernel on a GPU, here otherwise."""
+    if not H.is_cuda:
+        return sys.modules[__name__]
+    from factormer.train.anyrank import fused
+
+    return fused
 
 
 def _inverse(G: Float[Tensor, "b r r"]) -> Float[Tensor, "b r"]:
