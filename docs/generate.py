@@ -42,8 +42,11 @@ LIMITS = {
     "NNDSVD, on the digits it did not.",
     "accel-r10": "Counted in iterations it gains much on data like that of its "
     "training; in seconds the plain solver wins on a CPU.",
-    "any-rank": "Saves iterations over ADMM half-steps (stacks, GPUs). Over HALS, the default on a "
-    'CPU, it gains nothing at common ranks, so `accelerator="auto"` leaves it out.',
+    "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
+    'too. `accelerator="auto"` takes it on dense matrices of a million entries and more, where it '
+    "saves time; on small ones and on sketches it costs more than it saves.",
+    "any-rank-admm": "Trained over ADMM half-steps, so for stacks and GPUs. Over HALS it gains "
+    "next to nothing.",
 }
 
 

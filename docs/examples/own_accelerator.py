@@ -40,7 +40,7 @@ np.save("spectra.npy", spectra[:2000])
 # name = "spectra"
 # kind = "any-rank"
 # data = ["spectra.npy"]
-# warm_start = "any-rank"  # begin from the shipped network
+# warm_start = "any-rank-admm"  # begin from the shipped network
 #
 # n_buckets = 8    # shapes: rows, columns, rank
 # per_kind = 64    # problems of each shape, for each file
@@ -70,7 +70,9 @@ np.save("spectra.npy", spectra[:2000])
 # ## 4. Use it
 #
 # By its path, wherever `"any-rank"` could stand. The file that this page was made with lies beside
-# it.
+# it. We look at stacks of matrices, which are iterated by ADMM; `any-rank-admm` is the shipped
+# network that was trained on that. (For one matrix on a CPU the engine uses HALS: write
+# `base = "hals"` and begin from `any-rank`.)
 
 # %%
 import torch
@@ -88,7 +90,7 @@ def problems(count=48):
     return torch.tensor(spectra[np.stack(rows)])
 
 
-contestants = {"no network": None, "shipped": "any-rank", "own": own}
+contestants = {"no network": None, "shipped": "any-rank-admm", "own": own}
 traces, milliseconds = {}, {}
 for rank in (4, 8, 12):
     V = problems()
