@@ -149,13 +149,13 @@ save(
 # ## Verdict
 #
 # Both networks save iterations. Training on our own data bought nothing at ranks 4 and 8, where the
-# shipped network is as good, and something at rank 12, more components than there are compounds: 54
-# instead of 65 iterations for every 100 to 1 %, and 56 instead of 81 to 0.1 %.
+# shipped network is as good, and something at rank 12, more components than there are compounds: 55
+# instead of 66 iterations for every 100 to 1 %, and 58 instead of 83 to 0.1 %.
 #
 # **In seconds it does not pay here.** On matrices of 80×120 and a CPU the network costs about as
-# much as the iteration that it shortens. It can pay where an iteration is dear beside the network,
-# with larger matrices. Measure before you adopt one; the safeguard sees to it that all you can lose
-# is time.
+# much as the iteration that it shortens. (Other work went on beside: compare the times, do not
+# quote them.) It can pay where an iteration is dear beside the network, with larger matrices.
+# Measure before you adopt one; the safeguard sees to it that all you can lose is time.
 #
 # The same training on scikit-learn's digits gained nothing that could be told from noise: pictures
 # have many optima of nearly the same error, and which one a run falls into outweighs the rest.
