@@ -125,6 +125,17 @@ def slope(rows: list[dict[str, Any]], by: str) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
+def line(rows: list[dict[str, Any]], by: str) -> tuple[float, float, float]:
+    """Milliseconds a and b of the fit a + b·quantity, and the share of the variance it explains.
+
+    Weighted so that each point's relative error counts alike.
+    """
+    x, y = (np.array([row[key] for row in rows], dtype=float) for key in (by, "seconds"))
+    b, a = np.polyfit(x, y, 1, w=1 / np.maximum(y, 1e-9))
+    left = np.sum((y - a - b * x) ** 2) / np.sum((y - y.mean()) ** 2)
+    return 1e3 * a, 1e3 * b, float(1 - left)
+
+
 def memory(row: dict[str, Any]) -> float:
     """Bytes that a point took beside those of a process that did next to nothing."""
     return row["peak"] - row["baseline"]
@@ -146,7 +157,11 @@ def report(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     findings: dict[str, Any] = {}
     for by in ("m", "n", "nnz", "r"):
         findings[by] = slope(results[by], by)
-        print(f"time ∝ {by}^{findings[by]:.2f}")
+        a, b, explained = line(results[by], by)
+        findings[f"{by}, linear"] = {"ms": a, "ms a unit": b, "R²": explained}
+        print(
+            f"time ∝ {by}^{findings[by]:.2f}; or {a:.2f} ms + {b:.2e} ms·{by}, R² {explained:.3f}"
+        )
     alone = results["threads"][0]["seconds"]
     findings["speed_up"] = {row["threads"]: alone / row["seconds"] for row in results["threads"]}
     for threads, factor in findings["speed_up"].items():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from factormer.factors import Factors
 from factormer.losses import FROBENIUS, Beta
-from factormer.matrix import Dense, Matrix, Normal, Observed, Sparse, n_entries
+from factormer.matrix import Dense, Matrix, Normal, Observed, Sparse, n_entries, turned
 from factormer.matrix.entries import Entries
 from factormer.penalties import Penalties
 from factormer.problem import Problem
@@ -36,13 +36,9 @@ class Objective(Problem):
 
     @property
     def T(self) -> Objective:
-        return self._transposed
-
-    @cached_property
-    def _transposed(self) -> Objective:
-        turned = Objective(self.V.T, self.rank, self.divergence, self.on_h, self.on_w)
-        turned.__dict__["_transposed"] = self
-        return turned
+        return turned(
+            self, lambda: Objective(self.V.T, self.rank, self.divergence, self.on_h, self.on_w)
+        )
 
     @property
     def is_convex_in_fit(self) -> bool:

@@ -1,6 +1,6 @@
 """The data V, the only code that touches its entries: dense, sparse or of low rank."""
 
-from factormer.matrix.base import Matrix, Normal, n_entries, n_rows, zero_padding
+from factormer.matrix.base import Matrix, Normal, n_entries, n_rows, turned, zero_padding
 from factormer.matrix.dense import Dense
 from factormer.matrix.lowrank import LowRank, sketch
 from factormer.matrix.observed import Observed, stored
@@ -17,5 +17,6 @@ __all__ = [
     "n_rows",
     "sketch",
     "stored",
+    "turned",
     "zero_padding",
 ]

@@ -7,14 +7,17 @@ Shapes: m rows, n columns, r rank, *b batch axes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.factors import Factors
+
+A = TypeVar("A")
 
 
 class Normal(NamedTuple):
@@ -84,3 +87,18 @@ def inner(A: Float[Tensor, "*b m r"], B: Float[Tensor, "*b m r"]) -> Float[Tenso
     if A.dim() == 2 and A.dtype == torch.float64 and A.is_contiguous() and B.is_contiguous():
         return torch.dot(A.view(-1), B.view(-1))
     return (A.double() * B.double()).sum(dim=(-2, -1))
+
+
+def turned(whole: A, make: Callable[[], A]) -> A:
+    """The transpose of a value, which `make` makes once; its own transpose is the value.
+
+    It knows the value weakly: in a cycle, the memory of both would wait for the garbage collector.
+    """
+    kept: dict[str, Any] = whole.__dict__
+    origin = kept["_origin"]() if "_origin" in kept else None
+    if origin is not None:
+        return origin
+    if "_turned" not in kept:
+        kept["_turned"] = make()
+        kept["_turned"].__dict__["_origin"] = weakref.ref(whole)
+    return kept["_turned"]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.matrix.base import Matrix, Normal
+from factormer.matrix.base import Matrix, Normal, turned
 from factormer.matrix.dense import Dense
 from factormer.matrix.sparse import Rows, Sparse
 
@@ -71,17 +71,13 @@ class Observed:
 
     @property
     def T(self) -> Observed:
-        return self._transposed
+        return turned(self, self._transposed)
 
-    @cached_property
     def _transposed(self) -> Observed:
         if isinstance(self.V, Dense):
-            turned = Observed(self.V.T, self.weights.mT)
-        else:
-            V, at = self.V, self.V.by_rows
-            turned = Observed(V.T, replace(at, values=self.weights).transposed().values)
-        turned.__dict__["_transposed"] = self
-        return turned
+            return Observed(self.V.T, self.weights.mT)
+        at = replace(self.V.by_rows, values=self.weights)
+        return Observed(self.V.T, at.transposed().values)
 
     def work(self) -> float | Float[Tensor, "*b"]:
         return self.V.work()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from factormer.factors import Factors
 from factormer.kernels.threads import share
-from factormer.matrix.base import Normal, inner
+from factormer.matrix.base import Normal, inner, turned
 
 _PARTS = 4  # blocks of rows of about equal work; at most as many threads are of use
 
@@ -117,13 +117,7 @@ class Sparse:
 
     @property
     def T(self) -> Sparse:
-        return self._transposed
-
-    @cached_property
-    def _transposed(self) -> Sparse:
-        transposed = Sparse(self.by_rows.transposed(), self.scale)
-        transposed.__dict__["_transposed"] = self
-        return transposed
+        return turned(self, lambda: Sparse(self.by_rows.transposed(), self.scale))
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         return (self.by_rows @ X).mul_(self.scale)
