@@ -29,6 +29,7 @@ import factormer
 OUT = Path("docs/pictures")
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 1000)
 LEAST = 1e-4  # of the best error; what is nearer to it is drawn there
+TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 THEMES = {"light": ("#1f2328", "#ffffff"), "dark": ("#e6edf3", "#0d1117")}
 TITLES = {"digits": "digits, 1797×64, rank 16", "sparse-factors": "synthetic, 2000×1000, rank 20"}
 COLOURS = {"factormer": "#d55e00", "scikit-learn, cd": "#0072b2", "scikit-learn, mu": "#009e73"}
@@ -102,6 +103,7 @@ def draw(results: dict[str, dict[str, list[Any]]], theme: str, seconds: float) -
             best = min(error for curve in curves.values() for _, _, error in curve)
             for name, curve in curves.items():
                 _, x, errors = np.array([p for p in curve if p[1] <= seconds]).T
+                x = np.minimum.accumulate(x[::-1])[::-1]  # more iterations take no less
                 y = 100 * np.maximum(errors / best - 1, LEAST)
                 colour = (COLOURS if theme == "light" else DARK)[name]
                 width = 2.6 if name == "factormer" else 1.6
@@ -110,11 +112,13 @@ def draw(results: dict[str, dict[str, list[Any]]], theme: str, seconds: float) -
             ax.set_xlabel("seconds, start included")
             ax.grid(alpha=0.2, which="major", color=ink)
             ax.spines[["top", "right"]].set_visible(False)
+            low, high = ax.get_xlim()
+            ax.set_xticks([x for x in TICKS if low < x < high], minor=False)
+            ax.set_xticks([], minor=True)
             ax.xaxis.set_major_formatter("{x:g}")
-            ax.xaxis.set_minor_formatter("")
             ax.yaxis.set_major_formatter("{x:g} %")
         panels[0].set_ylabel("error above the best")
-        panels[-1].legend(loc="upper right")
+        panels[0].legend(loc="lower left")
     return figure
 
 

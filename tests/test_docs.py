@@ -15,6 +15,7 @@ DOCS = ROOT / "docs"
 WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
 PAGES = [ROOT / "README.md", *WRITTEN]
 SCRIPTS = [p for p in sorted((DOCS / "examples").glob("*.py")) if p.stem != "drawing"]
+SLOW = {"own_accelerator"}
 NEEDS_DATA = "data_folder()"  # how an example gets at matrices that are not ours to pass on
 
 
@@ -34,7 +35,8 @@ def name_of(page: Path) -> str:
 def with_marks(page: Path):
     """Pages on real matrices are slow, and run where there are some."""
     if not any(NEEDS_DATA in source for source in examples(page)):
-        return pytest.param(page, id=name_of(page))
+        marks = [pytest.mark.slow] if page.stem in SLOW else []
+        return pytest.param(page, id=name_of(page), marks=marks)
     absent = pytest.mark.skipif(
         not os.environ.get("FACTORMER_DATA"), reason="needs data: FACTORMER_DATA names no folder"
     )
