@@ -13,9 +13,9 @@ BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all check fmt fmt-check lint types golden reproduce wheel clean
-.PHONY: docs examples readme-picture
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol
+.PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: docs examples readme-picture screenshots
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ bench-cold: $(INSTALLED) ## What import and the first call cost in a fresh envir
 bench-kl: $(INSTALLED) ## Kullback–Leibler beside scikit-learn's mu, on FACTORMER_DATA=…
 	$(BIN)/python benchmarks/kl.py --out $(BENCH_OUT)
 
+bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is worth
+	$(BIN)/python benchmarks/ablation.py --out $(BENCH_OUT)
+
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
 
@@ -82,6 +85,12 @@ examples: $(INSTALLED) ## Run the examples of the gallery again: EXAMPLES="…" 
 
 readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the picture of the README
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/readme_picture.py
+
+conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
+	$(BIN)/python -m tests.sklearn_conformance.report
+
+screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium, on FACTORMER_DATA=…
+	$(BIN)/python -m docs.make_screenshots
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
 	$(PYTEST) -m "" -k golden --rewrite-golden

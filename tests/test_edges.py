@@ -85,6 +85,7 @@ def test_every_solver_and_start_copes(solver, matrix, store):
         assert result.rmse <= result.trace.rmse[0] * (1 + 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @each_store
 @each_matrix
 def test_estimator_copes(matrix, store):

@@ -11,9 +11,10 @@ import torch
 
 import factormer
 from factormer import Result, Status, factorize
-from factormer.engine import coefficients
 from factormer.nn.zoo import save_model
+from factormer.nnls import Coder
 from factormer.presets import SOLVERS, STARTS
+from factormer.validate import as_matrix
 
 CARDS = factormer.models()
 INITS = ["auto", *STARTS, *(name for name, card in CARDS.items() if card.use == "init")]
@@ -43,6 +44,10 @@ def assert_feasible(result: Result, shape: tuple[int, int, int]) -> None:
 def assert_same(a: Result, b: Result, *, rtol: float = 1e-7) -> None:
     for one, other in zip(a.factors, b.factors, strict=True):
         torch.testing.assert_close(one.double(), other.double(), rtol=rtol, atol=rtol)
+
+
+def coefficients(data: Any, H: Any) -> torch.Tensor:
+    return Coder.of(torch.as_tensor(H))(as_matrix(data))
 
 
 def run(data: Any = V, rank: int = 4, **options: Any) -> Result:

@@ -2,6 +2,8 @@
 
 from factormer.engine import factorize as factorize
 from factormer.estimator import NMF as NMF
+from factormer.functional import custom_start as custom_start
+from factormer.functional import non_negative_factorization as non_negative_factorization
 from factormer.nn.zoo import load_model as load_model
 from factormer.nn.zoo import models as models
 from factormer.solve import Result as Result

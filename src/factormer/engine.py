@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from factormer import general, presets
 from factormer.accelerate.base import Restarted
@@ -29,15 +27,16 @@ from factormer.solve import (
     Stationary,
     StopRule,
     TimeBudget,
+    Watch,
     any_of,
     solve_in_stages,
+    watched,
 )
 from factormer.validate import (
     as_factors,
     as_matrix,
     as_rank,
     as_seed,
-    as_tensor,
     check_limits,
     check_mean,
     like,
@@ -66,6 +65,7 @@ def factorize(
     regularize_W: Any = None,
     regularize_H: Any = None,
     symmetric: bool = False,
+    watch: Watch | None = None,
 ) -> Result:
     """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
 
@@ -79,9 +79,9 @@ def factorize(
         Number of components r.
     init : str
         "auto", "random", "merged" (more components of chance than wanted, merged in pairs),
-        "nndsvd", "nndsvda", "rotated" (the SVD turned toward the orthant), "separable" (rows of V
-        that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank 10), the
-        path of a network of your own, or "custom" with `W` and `H`.
+        "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
+        (rows of V that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank
+        10), the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
@@ -115,10 +115,12 @@ def factorize(
     missing : "zeros", optional
         Zeros of V are not known (ratings).
     regularize_W, regularize_H : Penalty or several, optional
-        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free. They are
-        added to the loss (half the squared error, or the divergence), in the unit of V.
+        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free, Fixed.
+        They are added to the loss (half the squared error, or the divergence), in the unit of V.
     symmetric : bool
         V ≈ H Hᵀ, for V = Vᵀ.
+    watch : callable, optional
+        Called after each iteration with the factors and the trace; ends the run where it says True.
 
     Returns
     -------
@@ -145,6 +147,9 @@ def factorize(
         Penalties.of(regularize_H, "regularize_H"),
     )
     special = general.objective(matrix, rank, Beta.of(loss), *penalties)
+    rules: list[StopRule] = [Stationary(tol)]
+    if time_limit is not None:
+        rules.append(TimeBudget(time_limit, since=started))
     if special is not None or symmetric:
         if special is not None and symmetric:
             raise ValueError(
@@ -156,9 +161,6 @@ def factorize(
                 f"accelerator is {accelerator!r}, which serves the plain squared error alone; with "
                 "another loss, unknown entries, weights, penalties or symmetry leave it out"
             )
-        limits: list[StopRule] = [Stationary(tol)]
-        if time_limit is not None:
-            limits.append(TimeBudget(time_limit, since=started))
         with torch.no_grad(), threads():
             result = general.run(
                 special or Problem(matrix, rank),
@@ -166,19 +168,19 @@ def factorize(
                 name=solver,
                 custom=custom,
                 is_symmetric=symmetric,
-                rules=limits,
+                rules=rules,
                 max_iter=max_iter,
                 rng=_generator(as_seed(random_state)),
                 started=started,
                 callback=callback,
+                watch=watch,
             )
         return replace(result, as_given=like(V))
     problem, mean = Problem(matrix, rank).normalized()
     check_mean(mean)
     engine = presets.solver(solver, accelerator, matrix)
-    rules: list[StopRule] = [Stationary(tol)]
-    if time_limit is not None:
-        rules.append(TimeBudget(time_limit, since=started))
+    if watch is not None:
+        rules.append(watched(watch, mean, mean))
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, engine, max_iter, any_of(*rules))]
@@ -204,7 +206,7 @@ def factorize(
             stages,
             x0,
             started=started,
-            stride=10 if tol or time_limit else 500,
+            stride=1 if watch else 10 if tol or time_limit else 500,
             callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
         )
     return Result(
@@ -216,22 +218,25 @@ def factorize(
     )
 
 
-def coefficients(V: Any, H: Any) -> Tensor:
-    """The W ≥ 0 that fits V ≈ W Hᵀ best for a given H, exactly (eq. 8, transposed).
+def starting_point(
+    V: Any,
+    rank: int,
+    *,
+    init: str | Path = "auto",
+    device: str | None = None,
+    random_state: int | None = 0,
+) -> tuple[Any, Any]:
+    """The start W (m, r), H (n, r) that this `init` gives, and no iteration.
 
-    Row by row by an active-set method (Lawson & Hanson, 1974), on the triangular factor of H.
+    Arrays of the kind that V is, as `Result.W` and `Result.H` are.
     """
-    from scipy.optimize import nnls  # a fifth of the time of all other imports
-
-    matrix = as_matrix(V)
-    columns = as_tensor(H, name="H", device=None).double()
-    sizes = columns.norm(dim=0)
-    sizes = torch.where(sizes > 0, sizes, torch.ones_like(sizes))
-    problem, mean = Problem(matrix.to(torch.float64), 1).normalized()
-    Q, R = torch.linalg.qr(columns / sizes)  # (n, k), (k, r)
-    targets = (problem.V @ Q).numpy()  # (m, k)
-    rows = [nnls(R.numpy(), target)[0] for target in targets]
-    return (torch.from_numpy(np.stack(rows)) / sizes * mean).to(matrix.dtype)
+    matrix = as_matrix(V, device=device)
+    problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    check_mean(mean)
+    with torch.no_grad(), threads():
+        start = presets.initializer(init, problem.V, problem.rank)
+        x = start(problem, _generator(as_seed(random_state))).scale(mean)
+    return like(V)(x.W), like(V)(x.H)
 
 
 def _generator(seed: int | None) -> torch.Generator:

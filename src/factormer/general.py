@@ -8,21 +8,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from factormer import presets
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.factors import Factors
-from factormer.initialize import Initializer
+from factormer.initialize import Given, Initializer
 from factormer.kernels import newton_rows
+from factormer.kernels.threads import threads
 from factormer.losses import Beta
 from factormer.matrix import Matrix, Observed
+from factormer.nnls import Coder
 from factormer.objective import Objective
 from factormer.observations import check_zeros
-from factormer.penalties import Penalties
+from factormer.penalties import Fixed, Penalties
 from factormer.problem import Problem
-from factormer.solve import Result, Stage, Status, StopRule, any_of, solve_in_stages
+from factormer.solve import (
+    Result,
+    Stage,
+    Stationary,
+    Status,
+    StopRule,
+    Watch,
+    any_of,
+    solve,
+    solve_in_stages,
+    watched,
+)
 from factormer.solvers.base import Solver
 from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.multiplicative import Multiplicative
@@ -33,6 +48,7 @@ from factormer.trace import Row, Trace
 from factormer.validate import check_mean
 
 _SMALL = 20_000  # stored entries up to which a start is first fitted by least squares
+_EXACT, _PATIENCE = 1e-8, 500  # fall of the projected gradient, and iterations, to end coding at
 _HEAVY = 2e7  # multiplications of a half-step from which float32 is worth its compilation
 
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
@@ -49,6 +65,12 @@ def objective(
 ) -> Objective | None:
     """The problem, or None where it is plain least squares, which others solve."""
     check_zeros(V, loss)
+    for name, on, size in (("W", on_w, V.shape[-2]), ("H", on_h, V.shape[-1])):
+        if on.fixed is not None and (len(on.fixed.columns), len(on.fixed.at)) != (size, rank):
+            raise ValueError(
+                f"Fixed columns of {name} have {len(on.fixed.columns)} entries, in "
+                f"{len(on.fixed.at)} places; here {name} is {size}×{rank}"
+            )
     plain = loss.beta == 2 and on_w.is_plain and on_h.is_plain and not isinstance(V, Observed)
     return None if plain else Objective(V, rank, loss, on_w, on_h)
 
@@ -115,8 +137,13 @@ class Lifted:
             for _ in range(self.n_iter - len(errors)):
                 state = self.solver.step(problem, state)
             x = state.factors
-        lifted = (torch.maximum(F, self.share * F.mean(dim=-2, keepdim=True)) for F in x)
-        return Factors(*(F + torch.finfo(F.dtype).eps * (F == 0) for F in lifted))
+        return Factors(*(lifted(F, self.share) for F in x))
+
+
+def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b m r"]:
+    """F without zeros: entries of at least that share of the mean of their column."""
+    F = torch.maximum(F, share * F.mean(dim=-2, keepdim=True))
+    return F + torch.finfo(F.dtype).eps * (F == 0)
 
 
 def initializer(name: str | Path, problem: Objective, custom: Factors | None) -> Initializer:
@@ -129,6 +156,26 @@ def initializer(name: str | Path, problem: Objective, custom: Factors | None) ->
         return Lifted(presets.initializer("random", V, rank), n_iter=5 if small else 0)
     base = presets.initializer(name, V, rank, custom)
     return base if custom is not None or problem.divergence.beta == 2 else Lifted(base, n_iter=0)
+
+
+def beside(problem: Objective, start: Initializer, rng: torch.Generator) -> Factors:
+    """A start with the known columns in their places, and the other factor fitted to them.
+
+    A start that was given, and one where both factors have known columns, is only put in order.
+    """
+    on_w, on_h, plain = problem.on_w, problem.on_h, problem.start()
+    if on_h.fixed is None and on_w.fixed is not None:
+        return beside(problem.T, start, rng).swap()
+    if on_h.fixed is None or on_w.fixed is not None or isinstance(start, Given):
+        x = start(plain, rng)
+        return Factors(on_w.placed(x.W), on_h.placed(x.H))
+    free = ~on_h.fixed.at.to(plain.V.device)
+    H = torch.zeros(plain.V.shape[-1], problem.rank, dtype=plain.V.dtype, device=plain.V.device)
+    if bool(free.any()):
+        H[:, free] = start(Problem(plain.V, int(free.sum())), rng).H
+    H = on_h.placed(H)
+    W = Coder.of(H)(plain.V)
+    return Factors(W if problem.divergence.beta == 2 else lifted(W), H)
 
 
 def in_single_precision(problem: Objective, name: str) -> Objective | None:
@@ -169,6 +216,7 @@ def run(
     rng: torch.Generator,
     started: float,
     callback: Callable[[Row], object] | None,
+    watch: Watch | None,
 ) -> Result:
     """Solve, in the unit of V."""
     beta = problem.divergence.beta if isinstance(problem, Objective) else 2.0
@@ -184,7 +232,9 @@ def run(
     else:
         assert isinstance(scaled, Objective)
         engine = solver(name, scaled)
-        x0 = initializer(init, scaled, x0)(scaled.start(), rng)
+        x0 = beside(scaled, initializer(init, scaled, x0), rng)
+    if watch is not None:
+        rules = [*rules, watched(watch, mean, unit)]
     stages = [Stage(scaled, engine, max_iter, any_of(*rules))]
     single = in_single_precision(scaled, name) if isinstance(scaled, Objective) else None
     if single is not None:
@@ -193,6 +243,7 @@ def run(
         stages,
         x0,
         started=started,
+        stride=1 if watch else 10,
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
     return replace(
@@ -201,3 +252,29 @@ def run(
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )
+
+
+def code(
+    V: Matrix, H: Float[Tensor, "n r"], loss: Beta, on_w: Penalties, W: Tensor | None = None
+) -> Float[Tensor, "m r"]:
+    """The W that fits V ≈ W Hᵀ best for a given H: what `nnls.Coder` does where it cannot.
+
+    The problem is that of `run` with all of H known, solved from W, or from equal coefficients.
+    Convex for 1 ≤ β ≤ 2, where the stop rule is the accuracy; a local minimum otherwise.
+    """
+    rank = H.shape[1]
+    known = Fixed(H, torch.ones(rank, dtype=torch.bool))
+    problem, mean = Objective(V, rank, loss, on_w, Penalties((known,))).normalized()
+    check_mean(mean)
+    H = problem.on_h.placed(torch.empty_like(H))
+    if W is None:
+        level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
+        W = (1 / level).expand(V.shape[0], rank).contiguous()
+    else:
+        W = W / mean.sqrt()
+    name = _auto_solver(problem)
+    engine = Newton(n_sweeps=50) if name == "newton" else solver(name, problem)
+    with torch.no_grad(), threads():
+        stop = Stationary(_EXACT, every=5)
+        result = solve(problem, engine, Factors(W, H), stop=stop, max_iter=_PATIENCE)
+    return result.factors.W * mean.sqrt()

@@ -124,20 +124,25 @@ class NNDSVD:
     """Nonnegative double SVD (Boutsidis & Gallopoulos, 2008): the plain variant, zeros kept.
 
     `fill` is the share of the mean of V put in place of zeros: 0 is the paper's start, 1 is
-    NNDSVDa. Components beyond min(m, n), which have no singular vector, are drawn at random at a
-    hundredth of the mean of V.
+    NNDSVDa; `random` multiplies it by the absolute value of a normal variable, which with a
+    hundredth is NNDSVDar. Components beyond min(m, n), which have no singular vector, are drawn at
+    random at a hundredth of the mean of V.
     """
 
     fill: float = 0.0
+    random: bool = False
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         V = problem.V
         parts = nndsvd(*truncated_svd(V, problem.rank, rng))
         if self.fill:
             fill = self.fill * problem.mean()[..., None, None]
-            parts = (torch.where(F > 0, F, fill) for F in parts)
+            parts = (torch.where(F > 0, F, fill * self._chance(F, rng)) for F in parts)
         W, H = (complete(F, problem, rng) for F in parts)
         return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
+
+    def _chance(self, F: Tensor, rng: torch.Generator) -> Tensor | float:
+        return torch.randn(F.shape, generator=rng).abs().to(F) if self.random else 1.0
 
 
 def complete(

@@ -149,7 +149,8 @@ class Objective(Problem):
         if on.elastic is not None:
             l1, l2 = on.elastic
             gradient = gradient + l1 + l2 * H
-            return torch.where(H > 0, gradient, gradient.clamp(max=0))
+            gradient = torch.where(H > 0, gradient, gradient.clamp(max=0))
+            return gradient if on.fixed is None else gradient * ~on.fixed.at.to(H.device)
         A, L, mu = on.quadratic(H)
         gradient = gradient + H @ A - L
         if mu:

@@ -28,6 +28,8 @@ def observe(
         raise ValueError(
             f"missing is {missing!r}; choose 'zeros' (zeros of V are not known), or None"
         )
+    if isinstance(V, Dense | Sparse | Observed):  # it was looked at before
+        return V
     known = None if weights is None and mask is None and missing is None else True
     if is_sparse(V):
         return (
@@ -36,9 +38,9 @@ def observe(
             else _sparse(V, mask, weights, missing, device)
         )
     entries = as_tensor(V, name="V", device=device)
+    if known is None and not (entries.numel() and bool(entries.aminmax().min.isnan())):
+        return as_matrix(entries)
     absent = entries.isnan()
-    if known is None and not bool(absent.any()):
-        return as_matrix(V, device=device)
     omega = torch.where(absent, 0.0, 1.0).to(entries)
     if missing:
         omega = omega * (entries != 0)

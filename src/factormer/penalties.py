@@ -151,6 +151,33 @@ class Free(Penalty):
     order: ClassVar[int | None] = 1
 
 
+@dataclass(frozen=True, eq=False)
+class Fixed(Penalty):
+    """Columns of X that are known, and stay: `columns` (n, k), in the places `at` (r,) marks."""
+
+    columns: Any
+    at: Any
+    order: ClassVar[int | None] = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", torch.as_tensor(self.columns))
+        object.__setattr__(self, "at", torch.as_tensor(self.at))
+        count = int(self.at.sum()) if self.at.dtype == torch.bool and self.at.dim() == 1 else -1
+        if self.columns.dim() != 2 or self.columns.shape[1] != count:
+            raise ValueError(
+                f"Fixed has columns of shape {tuple(self.columns.shape)} and marks {count} places; "
+                "columns is (n, k), and at has an entry for each component, true for k of them"
+            )
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        X = X.clone()
+        X[..., self.at.to(X.device)] = self.columns.to(X)
+        return X
+
+    def scaled(self, c: float, beta: float) -> Fixed:
+        return Fixed(self.columns / c**0.5, self.at)
+
+
 @dataclass(frozen=True)
 class Simplex(Penalty):
     """X ≥ 0, and each row (abundances), or each column, sums to `total`."""
@@ -209,9 +236,9 @@ class Penalties:
             if not isinstance(term, Penalty):
                 raise ValueError(
                     f"{name} holds {term!r}; it must be of factormer.penalties: L1, L2, Group, "
-                    "Smooth, Simplex, Bounds, Orthogonal, Free"
+                    "Smooth, Simplex, Bounds, Orthogonal, Free, Fixed"
                 )
-        steps = [term for term in terms if term.order is not None]
+        steps = [term for term in terms if term.order is not None and not isinstance(term, Fixed)]
         sets = [term for term in steps if term.order == 1]
         if len(sets) > 1 or len({type(term) for term in terms}) < len(terms):
             raise ValueError(
@@ -223,6 +250,12 @@ class Penalties:
             raise ValueError(
                 f"{name} is {list(terms)}; {type(bounded[0]).__name__} goes with L2, Smooth and "
                 "Orthogonal, not with L1 or Group, whose joint proximal step has no closed form"
+            )
+        by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
+        if by_rows and len(steps) < len([term for term in terms if term.order is not None]):
+            raise ValueError(
+                f"{name} has {by_rows[0]} beside Fixed; what holds for whole rows cannot leave "
+                "some of their entries as they are: take it by columns, or fix nothing"
             )
         return Penalties(tuple(sorted(terms, key=lambda term: term.order or 0)))
 
@@ -239,10 +272,24 @@ class Penalties:
 
     @property
     def elastic(self) -> tuple[float, float] | None:
-        """The weights of L1 and L2, where there is nothing else, and X ≥ 0; else None."""
-        if any(not isinstance(term, L1 | L2) for term in self.terms):
+        """The weights of L1 and L2, where there is nothing else but fixed columns; else None."""
+        if any(not isinstance(term, L1 | L2 | Fixed) for term in self.terms):
             return None
         return self._weight(L1), self._weight(L2)
+
+    @property
+    def fixed(self) -> Fixed | None:
+        """The columns that are known."""
+        return next((term for term in self.terms if isinstance(term, Fixed)), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all columns are known."""
+        return self.fixed is not None and bool(self.fixed.at.all())
+
+    def placed(self, X: X_) -> X_:
+        """X with the known columns in their places."""
+        return X if self.fixed is None else self.fixed.prox(X, X.new_zeros(1, 1))
 
     def value(self, X: X_) -> Float[Tensor, "*b"]:
         """The sum of all penalties."""
@@ -257,7 +304,7 @@ class Penalties:
         for term in self.terms:
             if term.order is None:
                 continue
-            if term.order == 2 and not bounded:
+            if term.order >= 2 and not bounded:
                 X, bounded = X.clamp(min=0), True
             X = term.prox(X, t)
             bounded |= term.order == 1

@@ -39,6 +39,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "random": Random,
     "nndsvd": NNDSVD,
     "nndsvda": lambda: NNDSVD(fill=1.0),
+    "nndsvdar": lambda: NNDSVD(fill=0.01, random=True),
     "rotated": Rotated,
     "merged": Merged,
     "separable": Separable,

@@ -75,6 +75,7 @@ class Result:
 
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
+Watch = Callable[[Factors, Trace], bool]  # looks on, in the unit of V, and says whether to stop
 
 
 @dataclass
@@ -118,6 +119,15 @@ def any_of(*rules: StopRule) -> StopRule:
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
         return next((status for r in rules if (status := r(problem, x, trace))), None)
+
+    return rule
+
+
+def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) -> StopRule:
+    """Stop where somebody who looks on says so; V was divided by `mean`, its errors by `unit`."""
+
+    def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        return Status.INTERRUPTED if watch(x.scale(mean), trace.scaled(unit)) else None
 
     return rule
 

@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 
 from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix, Sparse
+from factormer.matrix import Dense, Matrix, Observed, Sparse
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -52,7 +52,8 @@ def as_device(name: str | torch.device) -> torch.device:
 
 def like(V: Any) -> Callable[[torch.Tensor], Any]:
     """How to hand out results: as tensors where V is one, and as numpy arrays otherwise."""
-    return torch.Tensor.detach if isinstance(V, torch.Tensor) else to_numpy
+    tensors = isinstance(V, torch.Tensor | Dense | Sparse | Observed)
+    return torch.Tensor.detach if tensors else to_numpy
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
@@ -66,6 +67,8 @@ def _float_type(dtype: np.dtype) -> type:
 
 def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:
     """The data as a Matrix: two axes, or more for a stack; finite and not negative."""
+    if isinstance(V, Dense | Sparse):  # it was looked at before
+        return V
     if is_sparse(V):
         return _as_sparse(V, device)
     entries = as_tensor(V, name="V", device=device)
@@ -184,6 +187,6 @@ def _check_entries(tensor: torch.Tensor, name: str) -> None:
     if low < 0:
         bad = int((tensor < 0).sum())
         raise ValueError(
-            f"Negative values in data: {name} has {bad} entries below zero (the least is {low:g}) "
-            "and NMF needs entries of at least 0: shift or clip them first"
+            f"Negative values in data passed to NMF: {name} has {bad} entries below zero (the "
+            f"least is {low:g}) and it needs entries of at least 0: shift or clip them first"
         )

@@ -41,7 +41,9 @@ def test_proposals_are_those_of_the_twin(dtype, by_components, rng):
 @torch.no_grad()
 def test_rows_that_pad_a_stack_do_not_count(rng):
     track = draw(rng, torch.float64, by_components=False)
-    padded = Track(*(_padded(F) for F in track[:3]), Moves(*(_padded(F) for F in track.moves)))
+    X, before, y, older = track
+    moves_padded = Moves(*(_padded(F) for F in older))
+    padded = Track(_padded(X), _padded(before), _padded(y), moves_padded)
     real = torch.arange(50) < 40
     torch.testing.assert_close(padded.products(real), track.products(None))
 

@@ -60,10 +60,9 @@ class AnyRank:
     def propose(
         self, problem: Problem, memory: Memory, *, before: Factors, stepped: Factors
     ) -> tuple[Factors, Memory]:
-        V, older = problem.V, Factors(memory.W, memory.H)
-        W, H = (
-            Track(*given) for given in zip(stepped, before, memory.proposed, older, strict=True)
-        )
+        V, y = problem.V, memory.proposed
+        W = Track(stepped.W, before.W, y.W, memory.W)
+        H = Track(stepped.H, before.H, y.H, memory.H)
         products = [W.products(V.rows), H.products(V.cols)]
         moves = Pooled(*torch.stack(products, dim=-2))
         gram = torch.stack([F.mT @ F for F in stepped], dim=-3)

@@ -225,7 +225,7 @@ def _rows(
     that is empty; `weights` likewise, ones where empty. `other` (m, r) is the other factor and
     `other_T` its transpose, flat. `linear` is Σ otherᵢ. Options: β, λ₁, λ₂, whether the term y
     of β = 1 is in `linear`, `near`, steps, sweeps, whether zeros that are not stored are
-    filled in, whether the loss is wanted.
+    filled in, whether the loss is wanted, and for each component whether it is held.
     """
     real = values.dtype.type
     zero, one, two = real(0), real(1), real(2)
@@ -274,6 +274,11 @@ def _rows(
             _hessian(k, ld, factor, curve, slope, G)
             for c in range(r):
                 G[c, c] += l2
+            for c in range(r):
+                if options[9 + c] > 0:  # without slope or curvature it stays
+                    g[c] = zero
+                    for e in range(r):
+                        G[c, e] = G[e, c] = zero
             _descend(n_sweeps, G, g, x, step)
             _combine(k, ld, factor, step, curve)  # the way y goes
             fixed, bend = zero, zero

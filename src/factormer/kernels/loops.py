@@ -45,7 +45,7 @@ def jit(
     `inner` functions cannot be called from Python; those to `inline` are compiled with their caller
     alone. NaN and infinity keep their meaning.
     """
-    decorate = numba.njit(
+    decorate = numba.njit(  # pyright: ignore[reportCallIssue]
         *([] if signature is None else [signature]),
         nogil=True,
         cache=True,
@@ -172,7 +172,7 @@ def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat,
     is V (m, n) and VT its transpose (n, m); or, for a matrix U Zᵀ, they are Zᵀ and Uᵀ, and `short`
     (r, p) is room for UᵀW.
     """
-    r, both = y.shape
+    (r, both), start, stop = y.shape, 0, m
     for side in range(2):  # H from the W before, then W from that H
         given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
         start, stop = (m, both) if side == 0 else (0, m)

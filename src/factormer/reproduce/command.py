@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
+from factormer.circumstances import circumstances
 from factormer.datasets import data_folder, load_jasper, load_yale
 from factormer.reproduce import style
-from factormer.reproduce.manifest import circumstances
 from factormer.reproduce.measure import rounded
 from factormer.reproduce.real import faces, histogram, real
 from factormer.reproduce.results import write_results

@@ -14,7 +14,7 @@ from factormer.matrix import Normal
 from factormer.objective import Objective
 from factormer.penalties import Penalties
 from factormer.problem import Problem
-from factormer.solvers.hals import HALS, hals_nnls
+from factormer.solvers.hals import FLAT, HALS, hals_nnls
 
 
 class ElasticState(NamedTuple):
@@ -33,7 +33,7 @@ class ElasticState(NamedTuple):
 
 @dataclass(frozen=True)
 class ElasticHALS:
-    """Accelerated HALS on VᵀW − λ₁ and WᵀW + λ₂ I. A descent method."""
+    """Accelerated HALS on VᵀW − λ₁ and WᵀW + λ₂ I, known columns left out. A descent method."""
 
     hals: HALS = field(default_factory=HALS)
 
@@ -44,19 +44,31 @@ class ElasticHALS:
     def step(self, problem: Problem, state: ElasticState) -> ElasticState:
         on_w, on_h, _ = _parts(problem)
         V, (W, H), r = problem.V, state.factors, problem.rank
-        H = hals_nnls(_shifted(V.normal(W), on_h), H, n_sweeps=self.hals.n_sweeps(V, r))
+        H = hals_nnls(penalised(V.normal(W), on_h), H, n_sweeps=self.hals.n_sweeps(V, r))
         known = V.T.normal(H)
-        W = hals_nnls(_shifted(known, on_w), W, n_sweeps=self.hals.n_sweeps(V.T, r))
+        W = hals_nnls(penalised(known, on_w), W, n_sweeps=self.hals.n_sweeps(V.T, r))
         return ElasticState(Factors(W, H), known)
 
     def adopt(self, problem: Problem, state: ElasticState, x: Factors) -> ElasticState:
         return ElasticState(x)
 
 
-def _shifted(normal: Normal, on: Penalties) -> Normal:
-    l1, l2 = on.elastic or (0.0, 0.0)
-    identity = torch.eye(normal.WtW.shape[-1], dtype=normal.WtW.dtype, device=normal.WtW.device)
-    return Normal(normal.VtW - l1, normal.WtW + l2 * identity)
+def penalised(normal: Normal, on: Penalties) -> Normal:
+    """The normal equations with both penalties in them.
+
+    A column of H that is fixed gets no curvature, and so is left as it is. One whose column of W
+    is zero is only a penalty to lower, and gets some.
+    """
+    (VtW, WtW), (l1, l2) = normal, on.elastic or (0.0, 0.0)
+    before = WtW.diagonal(dim1=-2, dim2=-1)
+    after = before + l2
+    if l1:
+        largest = after.amax(dim=-1, keepdim=True)
+        flat = after <= FLAT[after.dtype] * largest
+        after = torch.where(flat, torch.where(largest > 0, largest, 1.0), after)
+    if on.fixed is not None:
+        after = torch.where(on.fixed.at.to(after.device), 0.0, after)
+    return Normal(VtW - l1, WtW + torch.diag_embed(after - before))
 
 
 def _parts(problem: Problem) -> tuple[Penalties, Penalties, Problem]:

@@ -36,7 +36,8 @@ def multiply_beta(problem: Objective, x: Factors) -> Float[Tensor, "*b n r"]:
     """H ← H · ((ω v y^(β−2))ᵀ W / ((ω y^(β−1))ᵀ W + λ₁ + λ₂ H))^γ (Févotte & Idier, 2011)."""
     l1, l2 = problem.on_h.elastic or (0.0, 0.0)
     up, down = problem.parts(x)
-    return _ratio(x.H, up, down + l1 + l2 * x.H, problem.divergence.exponent)
+    H = _ratio(x.H, up, down + l1 + l2 * x.H, problem.divergence.exponent)
+    return problem.on_h.placed(H)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Multiplicative:
     def step(self, problem: Problem, state: Point) -> Point:
         V, (W, H) = problem.V, (F.clamp(min=self.floor) for F in state.factors)
         if isinstance(problem, Objective):
-            H = multiply_beta(problem, Factors(W, H))
+            H = H if problem.on_h.is_settled else multiply_beta(problem, Factors(W, H))
             return Point(Factors(multiply_beta(problem.T, Factors(H, W)), H))
         H = multiply(V.normal(W), H)
         known = V.T.normal(H)

@@ -38,7 +38,8 @@ class Newton:
     The model has the exact curvature where d is convex (1 ≤ β ≤ 2: Newton's), and bounds d from
     above elsewhere. `n_sweeps` of coordinate descent find its minimum over X ≥ 0. A descent
     method. Costs r²/2 multiplications an entry, and needs several times fewer iterations than
-    multiplicative updates (docs/losses.md). L1 and L2 penalties are part of the model.
+    multiplicative updates (docs/losses.md). L1 and L2 penalties are part of the model, and known
+    columns stay.
     """
 
     n_steps: int = 1
@@ -52,7 +53,7 @@ class Newton:
     def step(self, problem: Problem, state: NewtonState) -> NewtonState:
         problem = _elastic(problem)
         (W, H), T = state.factors, problem.T
-        H, _ = self.half_step(problem, W, H)
+        H = H if problem.on_h.is_settled else self.half_step(problem, W, H)[0]
         W, value = self.half_step(T, H, W)  # the same code, by eq. 7
         l1, l2 = _weights(problem.on_h)
         value += float(l1 * H.double().sum() + l2 / 2 * H.double().square().sum())
@@ -75,8 +76,10 @@ class Newton:
         linear = beta == 1 and plain and (at.complete or not len(at.columns))
         fill = at.complete and bool(len(at.columns) or not len(at.values)) and beta != 1
         l1, l2 = _weights(problem.on_h)
+        known = problem.on_h.fixed
+        held = [0.0] * r if known is None else known.at.tolist()
         options = np.array(
-            [beta, l1, l2, linear, self.near, self.n_steps, self.n_sweeps, fill, True]
+            [beta, l1, l2, linear, self.near, self.n_steps, self.n_sweeps, fill, True, *held]
         )
         kernel, width = loops.newton(dtype), len(W) if fill else at.widest
         fixed = (B.numpy(), B.mT.contiguous().view(-1).numpy(), B.sum(dim=0).numpy())

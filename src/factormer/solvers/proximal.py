@@ -142,8 +142,8 @@ class ProximalADMM:
     def step(self, problem: Problem, state: ProximalState) -> ProximalState:
         problem = _objective(problem)
         (W, H), by_W, by_H = state
-        W, H = state.factors
-        H, by_H = self._half_step(problem, W, H, by_H)
+        if not problem.on_h.is_settled:
+            H, by_H = self._half_step(problem, W, H, by_H)
         W, by_W = self._half_step(problem.T, H, W, by_W)  # the same code, by eq. 7
         return ProximalState(Factors(W, H), by_W, by_H)
 
@@ -174,7 +174,7 @@ def _is_dense(problem: Objective) -> bool:
 
 
 def _has_sets(problem: Objective) -> bool:
-    return any(t.order == 1 for on in (problem.on_w, problem.on_h) for t in on.terms)
+    return any(t.order in (1, 3) for on in (problem.on_w, problem.on_h) for t in on.terms)
 
 
 def _one(F: Tensor) -> Tensor:

@@ -4,11 +4,12 @@ Component by component, a sweep is hundreds of launches; rows of H do not know o
 program can walk through all components and all sweeps of its rows with nothing but G at hand.
 """
 
+# pyright: reportIndexIssue=false
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
+import triton  # pyright: ignore[reportMissingImports]
+import triton.language as tl  # pyright: ignore[reportMissingImports]
 from jaxtyping import Float
 from torch import Tensor
 

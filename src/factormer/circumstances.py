@@ -1,4 +1,4 @@
-"""What a figure was made with: package, commit, networks, torch, machine."""
+"""What a result was made with: package, commit, networks, torch, machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from factormer.nn.zoo import checksum
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parent
 
 
 def circumstances() -> dict[str, Any]:

@@ -72,15 +72,18 @@ def _wide_terminal(monkeypatch):
 # Commands
 
 
-def test_demo_makes_two_pictures_and_says_how_well_it_did(tmp_path, capsys):
+def test_demo_makes_pictures_and_a_report_and_says_how_well_it_did(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "new" / "demo")]) == 0
-    pictures = sorted((tmp_path / "new" / "demo").iterdir())
+    pictures = sorted((tmp_path / "new" / "demo").glob("*.png"))
     assert [path.name for path in pictures] == ["components.png", "convergence.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
     out = capsys.readouterr().out
     assert "digits 1797×64, rank 16" in out
     assert out.count("RMSE") == 2
     assert all(str(path) in out for path in pictures)
+    report = tmp_path / "new" / "demo" / "report.html"
+    assert f"report: {report}" in out
+    assert report.is_file()
 
 
 def test_models_prints_the_cards(capsys):

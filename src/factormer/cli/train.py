@@ -1,60 +1,15 @@
-"""The command line: parse, call, print."""
+"""The command that trains."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-app = typer.Typer(
-    help="Nonnegative matrix factorization, made faster by a pretrained graph neural network.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-)
-console = Console()
-
-Out = Annotated[Path, typer.Option(help="Folder for what is made.")]
-
-
-@app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
-) -> None: ...
-
-
-@app.command()
-def demo(out: Out = Path("runs/demo")) -> None:
-    """Factorise scikit-learn's digits beside scikit-learn's own NMF, and draw the components."""
-    from factormer.demo import demo as run
-
-    done = run(out)
-    print(f"digits 1797×64, rank {done.result.W.shape[1]}: {done.result.status}")
-    print(f"  factormer     RMSE {done.result.rmse:.4f}   {done.seconds:.3f} s")
-    print(f"  scikit-learn  RMSE {done.sklearn_rmse:.4f}   {done.sklearn_seconds:.3f} s")
-    for picture in done.pictures:
-        print(f"  picture: {picture}")
-
-
-@app.command()
-def models(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the cards as JSON.")] = False,
-) -> None:
-    """List the shipped networks with their cards."""
-    from factormer.nn import zoo
-
-    cards = zoo.models()
-    if as_json:
-        print(json.dumps({name: asdict(card) for name, card in cards.items()}, indent=2))
-        return
-    print("\n\n".join(str(card) for card in cards.values()))
+from factormer.cli.app import app, console
 
 
 @app.command()
@@ -148,37 +103,7 @@ def _train_any_rank(config: Path, out: Path | None, device: str, minutes: float 
     print(f"weights: {path}")
 
 
-@app.command()
-def reproduce(
-    figures: Annotated[list[str] | None, typer.Argument(help="Figures; default all.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real data; default $FACTORMER_DATA.")
-    ] = None,
-    out: Out = Path("runs/reproduce"),
-) -> None:
-    """Draw the figures of the paper with their numbers, and RESULTS.md beside its claims."""
-    from factormer.reproduce import reproduce as run
-
-    run(figures, data=data, out=out, report=print)
-    print(f"results: {out / 'RESULTS.md'}")
-
-
 def _existing(path: Path, load: Any) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; configs are in experiments/configs")
     return load(path)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the command line; an error is a sentence on stderr and exit code 1."""
-    arguments = sys.argv[1:] if argv is None else argv
-    try:
-        app(arguments)
-    except SystemExit as stop:  # how the library ends every command, with 2 for wrong usage
-        return int(stop.code or 0)
-    except (ValueError, OSError, ImportError) as error:
-        if "--debug" in arguments:
-            raise
-        print(f"factormer: {error}", file=sys.stderr)
-        return 1
-    return 0

@@ -1,0 +1,49 @@
+"""One order and one scale for components that could come in any: W P⁻¹ and P H are as good."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.factors import Factors
+from factormer.validate import to_numpy
+
+_TINY = np.finfo(np.float64).tiny
+
+
+def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
+    """The same components, in order and to scale.
+
+    Order "share": by the size ‖w_c h_cᵀ‖ of their part of the whole, the largest first. Scale
+    "balanced": ‖w_c‖ = ‖h_c‖; "sum": h_c sums to 1. Components of zeros are not scaled.
+    """
+    w, h = lengths(x.W), lengths(x.H)
+    factor = np.ones_like(w)
+    if scale == "balanced":
+        np.divide(h, w, out=factor, where=(w > 0) & (h > 0))
+        factor = np.sqrt(factor)
+    elif scale == "sum":
+        total = to_numpy(x.H.sum(dim=0))
+        factor = np.where(total > 0, total, factor)
+    if order is not None:
+        share = (w / max(w.max(), _TINY)) * (h / max(h.max(), _TINY))
+        places = np.argsort(-share, kind="stable")
+        at = torch.from_numpy(places).to(x.W.device)
+        x, factor = Factors(*(F.index_select(1, at) for F in x)), factor[places]
+    if scale is None:
+        return x
+    times = torch.from_numpy(factor).to(x.W)
+    return Factors(x.W * times, x.H / times)
+
+
+def lengths(F: Float[Tensor, "m r"]) -> np.ndarray:
+    """The length of each column, in float64, of numbers of any size."""
+    length = to_numpy(torch.linalg.vector_norm(F, dim=0, dtype=torch.float64))
+    if length.min() > 1e-150 and length.max() < 1e150:  # no square has left the numbers
+        return length
+    F = F.double()
+    largest = F.abs().amax(dim=0)
+    unit = F / torch.where(largest > 0, largest, torch.ones_like(largest))
+    return to_numpy(largest * unit.norm(dim=0))

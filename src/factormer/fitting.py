@@ -1,0 +1,331 @@
+"""What a fit of the estimator is: choose a start, factorise, choose among restarts, tidy up."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from factormer import general
+from factormer.canonical import canonical
+from factormer.engine import factorize
+from factormer.factors import Factors
+from factormer.kernels.threads import threads
+from factormer.losses import Beta
+from factormer.matrix import Dense, Matrix, Sparse
+from factormer.nnls import Coder
+from factormer.objective import Objective
+from factormer.options import (
+    ORDERS,
+    SCALES,
+    Asked,
+    Known,
+    check_choice,
+    check_count,
+    check_poles,
+    init_of,
+    loss_of,
+    rank_of,
+    solver_of,
+    start_array,
+)
+from factormer.penalties import Penalties
+from factormer.problem import Problem
+from factormer.solve import Result, Status, Watch
+from factormer.stream import Statistics
+from factormer.trace import Row, Trace
+from factormer.validate import as_tensor, check_limits
+
+_VISIBLE = 1e-3  # fall of the error, beside ‖V‖, over the last iterations: worth a warning
+_LAST = 10
+_DETERMINED = ("nndsvd", "nndsvda", "custom")  # starts that chance has no part in
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that a fit depends on besides the data."""
+
+    rank: int
+    init: Any
+    solver: Any
+    accelerator: Any
+    max_iter: int
+    tol: float
+    time_limit: float | None
+    seed: int
+    n_init: int
+    loss: Beta
+    on_w: Penalties
+    on_h: Penalties
+    symmetric: bool
+    order: str | None
+    scale: str | None
+    start: Factors | None
+    callback: Callable[[Row], object] | None
+    watch: Watch | None = None
+
+
+def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -> Plan:
+    """Read the parameters of an estimator; `before` are its components, to go on from if asked."""
+    m, n = V.shape
+    loss, asked = loss_of(options.beta_loss, options.solver), Asked.read(options)
+    check_limits(options.max_iter, options.tol, options.time_limit)
+    check_choice("order", options.order, ORDERS)
+    check_choice("scale", options.scale, SCALES)
+    check_count("n_init", options.n_init)
+    custom = isinstance(options.init, str) and options.init == "custom"
+    if not custom and (W is not None or H is not None):
+        warnings.warn(
+            "When init!='custom', provided W or H are ignored. Set init='custom' to use them as "
+            "initialization.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        W = H = None
+    rank = rank_of(options.n_components, n, H)
+    warm = options.warm_start and before is not None and tuple(before.shape) == (rank, n)
+    if warm and H is None:
+        H, custom = before, True
+    known = Known.read(options.fixed_components, rank, n, H if custom else None)
+    if known is not None and options.accelerator not in (None, "auto"):
+        raise ValueError(
+            f"accelerator is {options.accelerator!r}, and networks move every component; with "
+            "fixed_components choose accelerator=None"
+        )
+    on_w, on_h = asked.on_W(n), asked.on_H(m, known)
+    check_poles(V, loss)
+    start = None
+    if custom:
+        rows = as_tensor(start_array(H, (rank, n), "H"), name="H", device=None)
+        right = rows.mT.to(V.device, V.dtype)
+        if W is None and (warm or known is not None):
+            left = coefficients(V, right, loss, on_w)
+        else:
+            left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
+        start = Factors(left.to(right), right)
+    init = "custom" if custom else init_of(options.init, rank, (m, n))
+    return Plan(
+        rank=rank,
+        init=init,
+        solver=solver_of(options.solver, init),
+        accelerator=options.accelerator,
+        max_iter=options.max_iter,
+        tol=float(options.tol),
+        time_limit=None if options.time_limit is None else float(options.time_limit),
+        seed=seed,
+        n_init=options.n_init,
+        loss=loss,
+        on_w=on_w,
+        on_h=on_h,
+        symmetric=bool(options.symmetric),
+        order=options.order,
+        scale=options.scale,
+        start=start,
+        callback=options.callback,
+    )
+
+
+def coefficients(
+    V: Matrix, H: Float[Tensor, "n r"], loss: Beta, on_w: Penalties, W: Tensor | None = None
+) -> Float[Tensor, "m r"]:
+    """The best W for V and H: exact for least squares, else by iterations from W or from equals."""
+    if is_least_squares(V, loss, on_w):
+        return Coder.of(H, *(on_w.elastic or ()))(V)
+    return general.code(V, H, loss, on_w, W)
+
+
+def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
+    """Whether W is the answer to a nonnegative least-squares problem, with L1 and L2 at most."""
+    return loss.beta == 2 and on_w.elastic is not None and isinstance(V, Dense | Sparse)
+
+
+@torch.no_grad()
+def fit(V: Matrix, plan: Plan) -> Result:
+    """The best of the restarts, tidied up."""
+    started, best = time.perf_counter(), None
+    with threads():
+        for init, seed in _restarts(plan):
+            result = _once(V, plan, init, seed, started)
+            if best is None or result.rmse < best.rmse:
+                best = result
+            late = plan.time_limit and time.perf_counter() - started >= plan.time_limit
+            if late or result.status is Status.INTERRUPTED:
+                best = replace(best, status=result.status if not late else Status.TIME_LIMIT)
+                break
+        assert best is not None
+        return _tidy(_settled(V, best, plan), plan)
+
+
+def _restarts(plan: Plan) -> Iterator[tuple[Any, int]]:
+    """Start and seed of each run; where chance has no part in the start, it gets one later."""
+    yield plan.init, plan.seed
+    more = plan.n_init - 1
+    for seed in np.random.SeedSequence(plan.seed).generate_state(more + 1)[1:] if more else ():
+        yield ("random" if plan.init in _DETERMINED else plan.init), int(seed)
+
+
+def _once(V: Matrix, plan: Plan, init: Any, seed: int, started: float) -> Result:
+    start = plan.start if init == "custom" else None
+    left = None
+    if plan.time_limit is not None:
+        left = max(plan.time_limit - (time.perf_counter() - started), 1e-9)
+    result = factorize(
+        V,
+        plan.rank,
+        init=init,
+        solver=plan.solver,
+        accelerator=plan.accelerator,
+        max_iter=0 if plan.on_h.is_settled else plan.max_iter,
+        tol=plan.tol,
+        time_limit=left,
+        random_state=seed,
+        W=None if start is None else start.W,
+        H=None if start is None else start.H,
+        callback=plan.callback,
+        loss=plan.loss.beta,
+        regularize_W=plan.on_w.terms,
+        regularize_H=plan.on_h.terms,
+        symmetric=plan.symmetric,
+        watch=plan.watch,
+    )
+    return replace(result, status=Status.CONVERGED) if plan.on_h.is_settled else result
+
+
+def _settled(V: Matrix, result: Result, plan: Plan) -> Result:
+    """Make W the best for its components, which is what `transform` would find.
+
+    Not where a number of iterations was asked for (tol = 0), where time ran out or somebody
+    interrupted: then W is what the last iteration left. Nor where W and H are one factor.
+    """
+    over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or plan.symmetric
+    fixed = plan.on_h.is_settled
+    if not fixed and (over or not plan.tol or not result.n_iter):
+        return result
+    W, H = result.factors
+    x = Factors(coefficients(V, H, plan.loss, plan.on_w, W), H)
+    return replace(result, factors=x, error=rmse(V, x, plan))
+
+
+def _tidy(result: Result, plan: Plan) -> Result:
+    """Bring components into order and scale.
+
+    A start that the user gave, and known components, keep theirs; penalties have a scale of their
+    own, and so has a factor that stands for both.
+    """
+    if plan.start is not None or plan.on_h.fixed is not None:
+        return _placed(result, plan)
+    free = plan.on_w.is_plain and plan.on_h.is_plain and not plan.symmetric
+    x = canonical(result.factors, plan.order, plan.scale if free else None)
+    return replace(result, factors=x)
+
+
+def _placed(result: Result, plan: Plan) -> Result:
+    """Known components to their last digit: scaling V and back has changed it."""
+    W, H = result.factors
+    return replace(result, factors=Factors(W, plan.on_h.placed(H)))
+
+
+class Coders:
+    """The coder of the components in hand, kept since it takes longer to make than to use once."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, Asked, Coder] | None = None
+
+    def coder(self, components: Any, asked: Asked) -> Coder:
+        """That of the last time, unless components or penalties were changed since."""
+        if self._kept is None or not self._serves(components, asked):
+            H = as_tensor(components, name="components_", device=None).mT
+            coder = Coder.of(H, *(asked.on_W(len(H)).elastic or ()))
+            self._kept = (copied(components), asked, coder)
+        return self._kept[2]
+
+    def _serves(self, components: Any, asked: Asked) -> bool:
+        assert self._kept is not None
+        before, then, _ = self._kept
+        if asked != then or type(components) is not type(before):
+            return False
+        equal = torch.equal if isinstance(components, Tensor) else np.array_equal
+        return bool(equal(components, before))
+
+
+def copied(array: Any) -> Any:
+    """The same numbers elsewhere, by rows."""
+    if isinstance(array, Tensor):
+        return array.clone(memory_format=torch.contiguous_format)
+    return array.copy()
+
+
+def learn(
+    V: Dense | Sparse,
+    H: Float[Tensor, "n r"],
+    past: Statistics,
+    asked: Asked,
+    known: Known | None,
+    kept: float | int,
+) -> tuple[Float[Tensor, "n r"], float, Statistics]:
+    """Go on from H with a batch of rows: the new H, ‖W Hᵀ − V‖ of the batch, and the past.
+
+    W is exact for the batch and H; then H follows, `past` having the weight `kept`.
+    """
+    l1, l2 = asked.on_W(V.shape[1]).elastic or (0.0, 0.0)
+    past = past.after(V.to(torch.float64), Coder.of(H, l1, l2)(V).double(), kept)
+    on_h = asked.on_H(past.n_rows, known)
+    H = on_h.placed(past.update(H.double(), on_h).to(V.dtype))
+    x = Factors(Coder.of(H, l1, l2)(V), H)
+    return H, float(_plain_rmse(V, x)) * math.sqrt(math.prod(V.shape)), past
+
+
+def rmse(V: Matrix, x: Factors, plan: Plan) -> Float[Tensor, ""]:
+    """What a trace holds, at x: √(2·objective / entries)."""
+    problem = general.objective(V, plan.rank, plan.loss, plan.on_w, plan.on_h)
+    return _plain_rmse(V, x) if problem is None else problem.rmse(x)
+
+
+def _plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
+    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
+    problem = Problem(V, x.W.shape[1])
+    mean, root = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25
+    if mean and not 1 / root < mean < root:
+        problem, unit = problem.normalized()
+        return unit * _plain_rmse(problem.V, x.scale(1 / unit))
+    return (problem.sq_error(x) / problem.size()).sqrt()
+
+
+def reconstruction_error(V: Matrix, result: Result, plan: Plan) -> float:
+    """√(2 Σ ω d(X, W H)), as scikit-learn has it: ‖X − W H‖ for the squared error."""
+    if general.objective(V, plan.rank, plan.loss, plan.on_w, plan.on_h) is None:
+        return float(result.rmse) * math.sqrt(math.prod(V.shape))
+    fit = Objective(V, plan.rank, plan.loss).fit(result.factors)
+    return math.sqrt(2 * max(float(fit), 0.0))
+
+
+def warn_where_it_matters(V: Matrix, result: Result, plan: Plan) -> None:
+    """Warn of an end before convergence, if the error was still falling visibly."""
+    if result.status is Status.INTERRUPTED:
+        warnings.warn(
+            "The fit was interrupted: the model is fitted with the best factors so far.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if result.status is Status.MAX_ITER and plan.tol and _falling(V, result.trace):
+        warnings.warn(
+            f"Maximum number of iterations {plan.max_iter} reached. Increase it to improve "
+            f"convergence: over the last ones the error fell by more than {100 * _VISIBLE:g} % of "
+            "the data.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _falling(V: Matrix, trace: Trace) -> bool:
+    errors, size = trace.rmse[-1 - _LAST :], float(V.sq_norm()) / math.prod(V.shape)
+    return bool(errors[0] - errors[-1] > _VISIBLE * math.sqrt(size))

@@ -1,0 +1,134 @@
+"""Arrays: .npy, .npz (numpy's and scipy's), .mat and .mtx. Nothing in a file is executed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+
+from factormer.read.data import Axis, Data, DataError, matrix, plain, reading, stem
+
+LAYOUTS = ("images", "cube")
+_USUAL = ("V", "X", "data", "Y", "fea")
+
+
+def read_npy(path: Path, *, key: str | None, layout: str | None) -> Data:
+    """One array, of two axes or three."""
+    with reading(path, "a numpy array"):
+        values = np.load(path, allow_pickle=False)
+        return _laid_out(values, path, layout, "numpy array")
+
+
+def read_npz(path: Path, *, key: str | None, layout: str | None) -> Data:
+    """The array named by `key`, with the labels beside it; or a sparse matrix of scipy's."""
+    with reading(path, "an archive of numpy arrays"), np.load(path, allow_pickle=False) as file:
+        if "format" in file.files and "shape" in file.files:
+            return plain(scipy.sparse.load_npz(path), path, "sparse matrix")
+        arrays = {name: file[name] for name in file.files}
+        values = arrays.pop(name := _chosen(arrays, path, key))
+        data = _laid_out(values, path, layout, f"numpy array {name}")
+        return _described(data, arrays)
+
+
+def read_mat(path: Path, *, key: str | None, layout: str | None) -> Data:
+    """A matrix of MATLAB's, dense or sparse; version 7.3 files are HDF5."""
+    with reading(path, "a MATLAB file"):
+        try:
+            arrays = scipy.io.loadmat(path)
+        except NotImplementedError:  # how scipy tells version 7.3
+            arrays = _read_hdf5(path)
+        arrays = {name: value for name, value in arrays.items() if not name.startswith("__")}
+        name = _chosen(arrays, path, key)
+        return _laid_out(arrays[name], path, layout, f"MATLAB array {name}")
+
+
+def read_mtx(path: Path, *, key: str | None, layout: str | None) -> Data:
+    """Matrix Market, also compressed (.mtx.gz)."""
+    with reading(path, "a Matrix Market file"):
+        return plain(scipy.io.mmread(path), path, "Matrix Market file")
+
+
+def _read_hdf5(path: Path) -> dict[str, Any]:
+    """The numeric arrays at the top; MATLAB stores them transposed."""
+    from factormer.read.optional import require
+
+    h5py = require("h5py", path)
+    with h5py.File(path, "r") as file:
+        sets = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        return {name: np.asarray(item[()]).T for name, item in sets.items()}
+
+
+def _chosen(arrays: dict[str, Any], path: Path, key: str | None) -> str:
+    """The name of the array that is meant: the one asked for, the only one, or a usual name."""
+    if key is not None:
+        if key in arrays:
+            return key
+        raise DataError(f"{path} has no array {key!r}; it has {sorted(arrays)}")
+    fit = [name for name, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"]
+    usual = [name for name in _USUAL if name in fit]
+    if len(fit) == 1 or usual:
+        return (usual or fit)[0]
+    raise DataError(
+        f"{path} has the arrays {sorted(arrays)}; say by --key which of them is the matrix"
+        if fit
+        else f"{path} has no matrix of numbers; its arrays are {sorted(arrays)}"
+    )
+
+
+def _laid_out(values: Any, path: Path, layout: str | None, source: str) -> Data:
+    """A matrix as it stands; three axes as images one a row, or as a cube of pixels × bands."""
+    if layout is not None and layout not in LAYOUTS:
+        raise DataError(f"layout is {layout!r}; choose 'images' or 'cube'")
+    if values.ndim != 3:
+        if layout is not None:
+            raise DataError(f"{path} has {values.ndim} axes; --layout is for arrays of three")
+        return plain(values, path, source)
+    if layout is None:
+        raise DataError(
+            f"{path} has three axes, {values.shape}: say --layout images (images × height × width) "
+            "or --layout cube (height × width × bands)"
+        )
+    if layout == "images":
+        count, *grid = values.shape
+        V = matrix(values.reshape(count, -1), path)
+        rows = Axis(count, "image")
+        columns = Axis(V.shape[1], "pixel", grid=(grid[0], grid[1]))
+    else:
+        height, width, bands = values.shape
+        V = matrix(values.reshape(-1, bands), path)
+        rows = Axis(height * width, "pixel", grid=(height, width))
+        columns = Axis(bands, "band", is_ordered=True)
+    return Data(V, rows, columns, stem(path), source)
+
+
+def _described(data: Data, arrays: dict[str, Any]) -> Data:
+    """With labels and the shape of images, where the other arrays of the file fit one axis alone.
+
+    Vectors of strings are labels; `image_shape` is the height and width of images stored as rows.
+    """
+    for name, values in arrays.items():
+        if values.ndim == 1 and values.dtype.kind == "U":
+            side = _side(data, len(values), name)
+            if side:
+                labels = [str(value) for value in values]
+                data = replace(data, **{side: getattr(data, side).labelled(labels, name)})
+        elif name == "image_shape" and values.shape == (2,):
+            side = _side(data, math.prod(map(int, values)), name)
+            if side:
+                axis = replace(getattr(data, side), grid=(int(values[0]), int(values[1])))
+                data = replace(data, **{side: replace(axis, noun="pixel")})
+    return data
+
+
+def _side(data: Data, size: int, name: str) -> str | None:
+    """The one axis that something of this size belongs to."""
+    for side in ("rows", "columns"):
+        if name in (f"{side}_labels", f"{side[:-1]}_labels") and getattr(data, side).size == size:
+            return side
+    fitting = [side for side in ("rows", "columns") if getattr(data, side).size == size]
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,0 +1,55 @@
+"""A folder of images: one a row, its pixels the columns."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from factormer.read.data import Axis, Data, DataError, reading
+from factormer.read.optional import require
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
+
+
+def read_pictures(path: Path, *, size: tuple[int, int] | None) -> Data:
+    """All images of a folder in grey, 0 … 1, ordered by name; `size` (height, width) resizes."""
+    images = require("PIL.Image", path)
+    files = sorted((f for f in path.iterdir() if f.suffix.lower() in SUFFIXES), key=_order)
+    if not files:
+        raise DataError(f"{path} holds no image; a folder must hold images ({', '.join(SUFFIXES)})")
+    rows = []
+    for file in files:
+        with reading(file, "an image"), images.open(file) as image:
+            if size is not None:
+                image = image.convert("L").resize((size[1], size[0]), images.Resampling.BOX)
+            rows.append(_grey(image))
+        if rows[-1].shape != rows[0].shape:
+            (h, w), (height, width) = rows[-1].shape, rows[0].shape
+            raise DataError(
+                f"{file} is {h}×{w} and {files[0].name} {height}×{width}; all must be of one size: "
+                f"resize them by --resize {height}x{width}"
+            )
+    V = np.stack([row.ravel() for row in rows])
+    grid = (rows[0].shape[0], rows[0].shape[1])
+    return Data(
+        V,
+        Axis(len(files), "image", labels=tuple(file.stem for file in files)),
+        Axis(V.shape[1], "pixel", grid=grid),
+        path.resolve().name,
+        f"folder of {len(files)} images of {grid[0]}×{grid[1]} pixels",
+    )
+
+
+def _grey(image) -> np.ndarray:
+    """Sixteen-bit greys keep their depth; all else is eight bits."""
+    if image.mode.startswith("I"):
+        return (np.asarray(image, dtype=np.float64) / 65535).astype(np.float32)
+    return np.asarray(image.convert("L"), dtype=np.float32) / 255
+
+
+def _order(file: Path) -> list[tuple[int, str | int]]:
+    """image2 before image10."""
+    parts = re.split(r"(\d+)", file.name.lower())
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in parts]

@@ -1,0 +1,51 @@
+// Draw everything, and answer to rank, theme, keys and printing.
+
+function pickRank(i) {
+  state.at = Number(i);
+  state.component = 0;
+  const chosen = byId(`rank-${state.at}`);
+  if (chosen) chosen.checked = true;
+  drawResult();
+}
+
+function drawResult() {
+  drawTiles();
+  drawCards();
+  drawPicked();
+  drawByRank();
+  drawConvergence();
+  drawAlike();
+  drawResidual();
+}
+
+function drawTheme() {
+  const dark = isDark();
+  byId("theme").textContent = dark ? "Light" : "Dark";
+  byId("theme").setAttribute("aria-pressed", String(dark));
+  drawResult();
+}
+
+byId("theme").addEventListener("click", () => {
+  document.documentElement.style.colorScheme = isDark() ? "light" : "dark";
+  drawTheme();
+});
+byId("print").addEventListener("click", () => window.print());
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTheme);
+// Paper is light whatever the screen is; canvases know no style sheet.
+window.addEventListener("beforeprint", () => { forcedTheme = "light"; drawResult(); });
+window.addEventListener("afterprint", () => { forcedTheme = null; drawResult(); });
+
+byId("cards").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  pickComponent(state.component + step);
+  byId("cards").children[state.component].focus();
+});
+
+choices(byId("convergence-by"), "Against", "convergence", [["iteration", "iterations"], ["seconds", "seconds"]], state.convergenceBy, (by) => { state.convergenceBy = by; drawConvergence(); }, "pill");
+choices(byId("alike-by"), "Compare", "alike", [["H", "profiles (H)"], ["W", "uses (W)"]], state.alikeBy, (by) => { state.alikeBy = by; drawAlike(); }, "pill");
+drawTitle();
+drawMade();
+drawTheme();
+document.documentElement.dataset.ready = "true";

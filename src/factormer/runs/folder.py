@@ -1,0 +1,181 @@
+"""A run on disk: open formats, written so that a killed run leaves whole files alone.
+
+run.json            what was asked, of which data, and with what it was made
+axes.json           what rows and columns of V stand for
+data.npz            the SVD bound, where there is one
+rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
+report.html         the page
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from factormer.read import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankResult:
+    """How the fit of one rank ended; errors are those of W Hᵀ over the known entries of V."""
+
+    rank: int
+    status: str
+    message: str
+    iterations: int
+    seconds: float
+    objective: float
+    rmse: float
+    relative_error: float
+    explained: float
+    svd_rmse: float | None
+    shares: list[float]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to do for this rank."""
+        return self.status != "INTERRUPTED"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is kept."""
+
+    path: Path
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    def rank(self, rank: int) -> Path:
+        """The folder of one rank."""
+        return self.path / f"rank-{rank}"
+
+    def results(self) -> list[RankResult]:
+        """Those of all ranks that were fitted, lowest first."""
+        found = [RankResult(**_load(p)) for p in self.path.glob("rank-*/result.json")]
+        return sorted(found, key=lambda result: result.rank)
+
+    def description(self) -> dict[str, Any]:
+        """run.json, which a run cannot do without."""
+        path = self.path / "run.json"
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{self.path} holds no run: there is no {path.name} in it; name a folder that "
+                "`factormer fit` has made"
+            )
+        return _load(path)
+
+    def axes(self) -> tuple[Axis, Axis]:
+        """Rows and columns of V."""
+        stored = _load(self.path / "axes.json")
+        rows, columns = (Axis(**_tuples(stored[side])) for side in ("rows", "columns"))
+        return rows, columns
+
+    def arrays(self, *parts: str) -> dict[str, np.ndarray]:
+        """The arrays of one of its .npz files."""
+        with np.load(self.path.joinpath(*parts), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+
+    def trace(self, rank: int) -> Float[np.ndarray, "t 4"]:
+        """Iteration, seconds, rmse and objective."""
+        path = self.rank(rank) / "trace.csv"
+        return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+
+    def begin(self, description: dict[str, Any], rows: Axis, columns: Axis) -> None:
+        """Describe the run, before the first fit."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write(self.path / "axes.json", dump({"rows": asdict(rows), "columns": asdict(columns)}))
+        write(self.path / "run.json", dump(description))
+
+    def clear(self) -> None:
+        """Remove what runs have made here, and nothing else."""
+        for path in [*self.path.glob("rank-*"), *self.path.glob(".rank-*")]:
+            shutil.rmtree(path)
+        for name in ("run.json", "axes.json", "data.npz", "report.html"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def keep(
+        self,
+        result: RankResult,
+        *,
+        factors: dict[str, np.ndarray],
+        views: dict[str, np.ndarray],
+        trace: Float[np.ndarray, "t 4"],
+        axes: tuple[Axis, Axis],
+    ) -> None:
+        """Write all of one rank beside its place, then move it there at once."""
+        place = self.rank(result.rank)
+        new, old = (place.with_name(f".{place.name}.{word}") for word in ("new", "old"))
+        for path in (new, old):
+            shutil.rmtree(path, ignore_errors=True)
+        new.mkdir(parents=True)
+        np.savez(new / "factors.npz", **factors)  # pyright: ignore[reportArgumentType]
+        np.savez(new / "views.npz", **views)  # pyright: ignore[reportArgumentType]
+        names = [f"component {c + 1}" for c in range(result.rank)]
+        for name, axis in zip("WH", axes, strict=True):
+            table = (
+                [axis.name(i), *map(_text, row)] for i, row in enumerate(factors[name].tolist())
+            )
+            (new / f"{name}.csv").write_text(_csv([axis.noun, *names], table), encoding="utf-8")
+        rows = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
+        text = _csv(["iteration", "seconds", "rmse", "objective"], rows)
+        (new / "trace.csv").write_text(text, encoding="utf-8")
+        (new / "result.json").write_text(dump(asdict(result)), encoding="utf-8")
+        if place.exists():
+            place.rename(old)
+        new.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Put a file in place whole, or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(beside, path)
+
+
+def write_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """The same for arrays."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    write(path, buffer.getvalue())
+
+
+def dump(value: Any) -> str:
+    """JSON that every reader takes: no NaN, no infinity."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _text(number: float) -> str:
+    return f"{number:.8g}"
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON ({error}); make the run anew") from error
+
+
+def _tuples(options: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}

@@ -1,0 +1,195 @@
+"""Runs: what they keep, that it can be read back, and that they go on where they were stopped."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import factormer
+from factormer.runs import FitOptions, RunFolder, fit
+from factormer.runs.fit import by_share, known_entries
+from tests.runs import cases
+
+OPTIONS = FitOptions(max_iter=20)
+
+
+def table(path) -> tuple[list[str], list[list[str]]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    return head, rows
+
+
+def test_a_run_keeps_factors_trace_options_and_versions(tmp_path):
+    data = cases.topics()
+    [result] = fit(data, [3], OPTIONS, tmp_path / "new" / "run", command="factormer fit x")
+    folder = RunFolder(tmp_path / "new" / "run")
+    factors = folder.arrays("rank-3", "factors.npz")
+    W, H = factors["W"], factors["H"]
+    assert (W.shape, H.shape) == ((30, 3), (20, 3))
+    V = data.V.toarray()
+    assert result.rmse == pytest.approx(np.sqrt(np.mean((V - W @ H.T) ** 2)))
+    assert result.relative_error == pytest.approx(np.linalg.norm(V - W @ H.T) / np.linalg.norm(V))
+    assert result.explained == pytest.approx(1 - result.relative_error**2)
+    assert result.svd_rmse is not None
+    assert result.svd_rmse <= result.rmse
+    assert sum(result.shares) == pytest.approx(1)
+    assert result.shares == sorted(result.shares, reverse=True)
+
+    head, rows = table(folder.rank(3) / "H.csv")
+    assert head == ["term", "component 1", "component 2", "component 3"]
+    assert [row[0] for row in rows] == list(data.columns.labels or ())
+    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], H, rtol=1e-6)
+    head, rows = table(folder.rank(3) / "trace.csv")
+    assert head == ["iteration", "seconds", "rmse", "objective"]
+    assert [int(row[0]) for row in rows] == list(range(result.iterations + 1))
+
+    run = json.loads((folder.path / "run.json").read_text(encoding="utf-8"))
+    assert run["command"] == "factormer fit x"
+    assert run["options"]["max_iter"] == 20
+    assert run["data"]["shape"] == [30, 20]
+    assert {"factormer", "torch", "python", "machine"} <= run["made_with"].keys()
+    assert folder.axes() == (data.rows, data.columns)
+    assert folder.results() == [result]
+
+
+def test_the_result_is_that_of_factorize(tmp_path):
+    data = cases.images()
+    fit(data, [3], replace(OPTIONS, loss="kullback-leibler"), tmp_path)
+    factors = RunFolder(tmp_path).arrays("rank-3", "factors.npz")
+    expected = factormer.factorize(data.V, 3, loss="kullback-leibler", max_iter=20)
+    W, H, _ = by_share(expected.W, expected.H)
+    np.testing.assert_allclose(factors["W"], W)
+    np.testing.assert_allclose(factors["H"], H)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": 1.5},
+        {"regularize_w": ("l1:0.1",), "regularize_h": ("l2:0.1",)},
+        {"regularize_h": ("simplex:1:columns",)},
+        {"missing": "zeros"},
+        {"solver": "hals", "init": "random", "accelerator": None},
+        {"time_limit": 5.0, "device": "cpu", "seed": None},
+    ],
+    ids=str,
+)
+def test_every_option_reaches_the_engine(tmp_path, options):
+    [result] = fit(cases.topics(), [2], FitOptions(max_iter=5, **options), tmp_path)
+    assert result.iterations <= 5
+    assert (result.svd_rmse is None) == ("missing" in options)
+
+
+def test_symmetric_data(tmp_path):
+    data = cases.images()
+    data = replace(data, V=data.V @ data.V.T, columns=data.rows)
+    fit(data, [2], FitOptions(symmetric=True, max_iter=5), tmp_path)
+    factors = RunFolder(tmp_path).arrays("rank-2", "factors.npz")
+    np.testing.assert_allclose(factors["W"], factors["H"])
+
+
+def test_unknown_entries_do_not_count(tmp_path):
+    data = cases.holes()
+    known = np.isfinite(data.V)
+    [result] = fit(data, [3], OPTIONS, tmp_path / "nan")
+    factors = RunFolder(tmp_path / "nan").arrays("rank-3", "factors.npz")
+    R = (data.V - factors["W"] @ factors["H"].T)[known]
+    assert result.rmse == pytest.approx(np.sqrt(np.mean(R**2)))
+    assert result.svd_rmse is None
+    filled = replace(data, V=np.where(known, data.V, 7.0))
+    [masked] = fit(filled, [3], OPTIONS, tmp_path / "mask", mask=known * 1.0)
+    assert masked.rmse == pytest.approx(result.rmse)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_what_is_known_is_what_mask_and_zeros_leave(as_sparse):
+    V = np.array([[1.0, 0.0], [2.0, 3.0]])
+    mask = np.array([[1.0, 1.0], [0.0, 1.0]])
+    if as_sparse:
+        V, mask = scipy.sparse.csr_array(V), scipy.sparse.csr_array(mask)
+    assert known_entries(V, None, None) is None
+    for chosen, expected in ((None, [[1, 0], [1, 1]]), (mask, [[1, 0], [0, 1]])):
+        found = known_entries(V, chosen, "zeros")
+        np.testing.assert_array_equal(found.toarray() if as_sparse else found, expected)
+
+
+# Going on
+
+
+def test_ranks_that_are_done_are_not_fitted_again(tmp_path):
+    begun: list[int] = []
+    first = fit(cases.images(), [2, 3], OPTIONS, tmp_path, begin=begun.append)
+    again = fit(cases.images(), [2, 3, 4], OPTIONS, tmp_path, begin=begun.append)
+    assert begun == [2, 3, 4]
+    assert again[:2] == first
+    assert [result.rank for result in RunFolder(tmp_path).results()] == [2, 3, 4]
+
+
+def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path):
+    options = FitOptions(max_iter=12, tol=0.0)
+
+    def stop(rank, row):
+        if rank == 3 and row.iteration == 5:
+            raise KeyboardInterrupt
+
+    results = fit(cases.images(), [2, 3, 4], options, tmp_path, watch=stop)
+    assert [(r.rank, r.status) for r in results] == [(2, "MAX_ITER"), (3, "INTERRUPTED")]
+    assert results[1].iterations == 5
+    begun: list[int] = []
+    results = fit(cases.images(), [2, 3, 4], options, tmp_path, begin=begun.append)
+    assert begun == [3, 4]
+    assert [r.status for r in results] == ["MAX_ITER"] * 3
+    trace = RunFolder(tmp_path).trace(3)
+    np.testing.assert_array_equal(trace[:, 0], np.arange(13))
+    assert (np.diff(trace[:, 1]) >= 0).all()
+    assert trace[-1, 2] <= trace[5, 2]
+
+
+def test_leavings_of_a_killed_run_do_no_harm(tmp_path):
+    (tmp_path / ".rank-2.new").mkdir()
+    (tmp_path / ".rank-2.new" / "factors.npz").write_text("half")
+    (tmp_path / ".run.json.new").write_text("{")
+    [result] = fit(cases.images(), [2], OPTIONS, tmp_path)
+    assert result.is_finished
+    assert not (tmp_path / ".rank-2.new").exists()
+
+
+@pytest.mark.parametrize("change", ["data", "mask", "option"])
+def test_other_data_or_options_are_refused(tmp_path, change):
+    data, options, mask = cases.images(), OPTIONS, None
+    fit(data, [2], options, tmp_path)
+    if change == "data":
+        data = replace(data, V=data.V + 1)
+    elif change == "mask":
+        mask = np.ones(data.V.shape)
+    else:
+        options = replace(options, tol=0.5)
+    sentence = "a run with tol 0.0001, not 0.5" if change == "option" else "a run on other data"
+    with pytest.raises(ValueError, match=f"holds {sentence}; choose another --out"):
+        fit(data, [2], options, tmp_path, mask=mask)
+    (tmp_path / "mine.txt").write_text("kept")
+    fit(data, [3], options, tmp_path, mask=mask, fresh=True)
+    assert [result.rank for result in RunFolder(tmp_path).results()] == [3]
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_a_wrong_option_leaves_no_run_in_the_way(tmp_path):
+    with pytest.raises(ValueError, match="solver is 'nonsense'"):
+        fit(cases.images(), [2], replace(OPTIONS, solver="nonsense"), tmp_path)
+    assert fit(cases.images(), [2], OPTIONS, tmp_path)
+
+
+def test_a_folder_without_a_run_is_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        RunFolder(tmp_path).description()
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run.json is not valid JSON"):
+        RunFolder(tmp_path).description()
+
+
+def test_shares_of_nothing_are_zero():
+    W, H, shares = by_share(np.zeros((3, 2)), np.zeros((4, 2)))
+    assert (W.shape, H.shape, shares.tolist()) == ((3, 2), (4, 2), [0.0, 0.0])

@@ -1,0 +1,98 @@
+"""A saved model is arrays and text; loaded, it does what it did."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from sklearn.exceptions import NotFittedError
+
+from factormer import NMF, Status
+from factormer.penalties import L2, Fixed, Simplex, Smooth
+
+draw = np.random.default_rng(0)
+X = draw.random((20, 3)) @ draw.random((3, 9))
+
+
+def test_model_comes_back_as_it_was(tmp_path):
+    model = NMF(3, alpha_W=1e-3, l1_ratio=0.5, random_state=np.int64(4), tol=1e-3).fit(X)
+    model.save(tmp_path / "model.safetensors")
+    back = NMF.load(tmp_path / "model.safetensors")
+    assert back.get_params() == model.get_params()
+    np.testing.assert_array_equal(back.components_, model.components_)
+    np.testing.assert_array_equal(back.transform(X), model.transform(X))
+    for name in ("n_iter_", "reconstruction_err_", "n_features_in_", "n_components_", "status_"):
+        assert getattr(back, name) == getattr(model, name)
+    np.testing.assert_allclose(back.trace_.rmse, model.trace_.rmse)
+    np.testing.assert_array_equal(back.trace_.iteration, model.trace_.iteration)
+    assert isinstance(back.status_, Status)
+
+
+def test_loss_and_constraints_are_kept(tmp_path):
+    options: dict[str, Any] = {"regularize_W": Simplex(), "regularize_H": [Smooth(0.1), L2(0.2)]}
+    model = NMF(3, random_state=0, max_iter=20, tol=0, **options).fit(X)
+    model.save(tmp_path / "model")
+    back = NMF.load(tmp_path / "model")
+    assert back.regularize_W == [Simplex()]
+    assert set(back.regularize_H) == {Smooth(0.1), L2(0.2)}
+    np.testing.assert_array_equal(back.transform(X), model.transform(X))
+    model = NMF(3, beta_loss="kullback-leibler", max_iter=5, tol=0, random_state=0).fit(X)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(NMF.load(tmp_path / "model").transform(X), model.transform(X))
+
+
+def test_known_columns_as_a_penalty_are_not_saved(tmp_path):
+    known = Fixed(draw.random((9, 1)), torch.arange(3) < 1)
+    model = NMF(3, regularize_H=known, random_state=0, max_iter=3, tol=0).fit(X)
+    with pytest.raises(ValueError, match="cannot be saved: use fixed_components"):
+        model.save(tmp_path / "model")
+
+
+def test_stream_goes_on_after_loading(tmp_path):
+    model = NMF(3, random_state=0).partial_fit(X).partial_fit(X[:7])
+    model.save(tmp_path / "model")
+    back = NMF.load(tmp_path / "model")
+    for one in (model, back):
+        one.partial_fit(X[7:])
+    np.testing.assert_array_equal(back.components_, model.components_)
+    assert back.n_steps_ == model.n_steps_ == 3
+
+
+def test_known_components_and_names_are_kept(tmp_path):
+    model: Any = NMF(3, fixed_components=draw.random((2, 9)), random_state=0).fit(X)
+    model.feature_names_in_ = np.array([f"word {k}" for k in range(9)], dtype=object)
+    model.save(tmp_path / "model")
+    back: Any = NMF.load(tmp_path / "model")
+    np.testing.assert_array_equal(back.fixed_components, model.fixed_components)
+    assert list(back.feature_names_in_) == list(model.feature_names_in_)
+
+
+def test_tensors_come_back_as_tensors(tmp_path):
+    model = NMF(3, random_state=0).fit(torch.from_numpy(X).float())
+    model.save(tmp_path / "model")
+    back = NMF.load(tmp_path / "model")
+    assert back.components_.dtype == torch.float32
+    assert torch.equal(back.components_, model.components_)
+
+
+def test_what_has_no_text_is_left_out(tmp_path):
+    options = {"random_state": np.random.RandomState(0), "callback": print}
+    NMF(3, **options).set_params(callback=lambda row: None).fit(X).save(tmp_path / "model")
+    assert NMF.load(tmp_path / "model").random_state is None
+
+
+def test_only_fitted_models_are_saved(tmp_path):
+    with pytest.raises(NotFittedError):
+        NMF(3).save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", ["other", "text"])
+def test_other_files_are_refused_with_a_sentence(tmp_path, kind):
+    path = tmp_path / "file"
+    if kind == "text":
+        path.write_text("no tensors here")
+    else:
+        save_file({"components_": torch.ones(2, 2)}, path, {"format": "factormer-1"})
+    with pytest.raises(ValueError, match=r"is no (saved NMF model|safetensors file)"):
+        NMF.load(path)
