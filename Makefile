@@ -14,10 +14,11 @@ BENCH_OUT := docs/results/benchmarks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
-.PHONY: screenshots bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation
+.PHONY: docs examples readme-picture screenshots
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make .venv and install the package in it, with all that developers need
 
@@ -74,6 +75,16 @@ bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is wo
 
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
+
+docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs
+	@echo "site: build/docs/index.html"
+
+examples: $(INSTALLED) ## Run the examples of the gallery again: EXAMPLES="…" for some, FACTORMER_DATA=… for real data
+	$(BIN)/python docs/gallery.py $(EXAMPLES)
+
+readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the picture of the README
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/readme_picture.py
 
 conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
 	$(BIN)/python -m tests.sklearn_conformance.report

@@ -98,7 +98,7 @@ def _check_keys(path: Path, options: dict[str, Any], cls: type, *, table: str = 
     if unknown := options.keys() - known:
         raise ValueError(f"{path}: unknown {table}{sorted(unknown)}; options are {sorted(known)}")
     kinds = {f.name: str(f.type) for f in fields(cls)}
-    allowed = {"int": int, "float": (int, float), "bool": bool}
+    allowed = {"int": int, "float": (int, float), "bool": bool, "tuple[str, ...]": list}
     for key, value in options.items():
         kind = allowed.get(kinds[key], str)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

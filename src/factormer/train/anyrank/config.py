@@ -21,6 +21,7 @@ class AnyRankTraining:
     kind: str = "any-rank"
     model: AnyRankConfig = field(default_factory=AnyRankConfig)
     warm_start: str = ""  # name or .safetensors file of the network to begin from
+    data: tuple[str, ...] = ()  # .npy or .npz files to draw problems from; none: synthetic ones
     base: str = "admm"  # the solver that is accelerated: "admm" or "hals"
 
     n_buckets: int = 36  # shapes (m, n, r)
@@ -66,4 +67,5 @@ class AnyRankTraining:
     def load(cls, path: Path) -> AnyRankTraining:
         """Read a config; an unknown key is an error, so that a typo cannot pass for a default."""
         options, model = read_options(path, cls, AnyRankConfig)
+        options["data"] = tuple(options.get("data", ()))
         return cls(model=AnyRankConfig(**model), **options)

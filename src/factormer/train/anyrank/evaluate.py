@@ -12,7 +12,7 @@ from torch import Tensor
 from factormer.accelerate.base import Restarted
 from factormer.factors import Factors
 from factormer.problem import Problem
-from factormer.train.anyrank.problems import KINDS, STARTS, draw_bucket
+from factormer.train.anyrank.problems import STARTS, SYNTHETIC, Source, draw_bucket
 from factormer.train.anyrank.rollout import trajectory
 
 SHAPES = ((40, 30, 2), (25, 25, 5), (120, 70, 5), (60, 40, 10), (200, 150, 10), (300, 60, 16))
@@ -67,21 +67,22 @@ def compare(
     shapes: tuple[tuple[int, int, int], ...] = (),
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
+    source: Source = SYNTHETIC,
 ) -> Comparison:
     """Both engines from the same starts on problems of all kinds; by default of SHAPES."""
     rng = torch.Generator(device).manual_seed(_SEED + seed)
     ratios: dict[str, list[Tensor]] = {name: [] for name in TOLERANCES}
     refusals, labels = [], {"kind": [], "rank": [], "size": [], "start": []}
-    for shape in shapes or SHAPES:
+    for shape in dict.fromkeys(source.fitting(shape) for shape in shapes or SHAPES):
         m, n, r = shape
-        bucket = draw_bucket(shape, per_kind, rng)
+        bucket = draw_bucket(shape, per_kind, rng, source)
         problem = Problem(bucket.problem(slice(None)).V.to(dtype), r)
         x0 = Factors(*(F.to(dtype) for F in bucket.x0))
         found, refused = ratios_of(network, classical, problem, x0, n_iter)
         for name, ratio in found.items():
             ratios[name].append(ratio)
         refusals.append(refused)
-        labels["kind"] += [KINDS[i] for i in bucket.kinds.tolist()]
+        labels["kind"] += [source.names[i] for i in bucket.kinds.tolist()]
         labels["start"] += [STARTS[i] for i in bucket.starts.tolist()]
         labels["rank"] += [f"rank {r}"] * len(bucket.V)
         labels["size"] += [f"{m}×{n}"] * len(bucket.V)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 
@@ -17,9 +18,8 @@ def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version:
     """The card of a run: config, data, cost and figures."""
     options = asdict(config)
     options.pop("model")
-    count = config.n_buckets * config.per_kind * len(KINDS)
     training = {
-        "data": f"{count} synthetic matrices of {len(KINDS)} kinds, ranks 2–{config.max_rank}",
+        "data": _data(config),
         "steps": run.step,
         "finished": run.finished,
         "seconds": round(run.seconds),
@@ -28,3 +28,12 @@ def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version:
         "options": options,
     }
     return Card(config.name, version, config.model, training, run.figures)
+
+
+def _data(config: AnyRankTraining) -> str:
+    kinds = len(config.data) or len(KINDS)
+    count = config.n_buckets * config.per_kind * kinds
+    if not config.data:
+        return f"{count} synthetic matrices of {kinds} kinds, ranks 2–{config.max_rank}"
+    names = ", ".join(Path(file).name for file in config.data)
+    return f"{count} parts of {names}, ranks 2–{config.max_rank}; figures on rows held out"

@@ -15,7 +15,9 @@ from factormer.nn.anyrank import AnyRankNetwork
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.evaluate import compare, figures
 from factormer.train.anyrank.learner import Learner, Work
+from factormer.train.anyrank.own import parts_of
 from factormer.train.anyrank.pool import make_pool, solver_of
+from factormer.train.anyrank.problems import SYNTHETIC
 from factormer.train.anyrank.rollout import classical, learned
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
 from factormer.train.interrupt import HeldInterrupt
@@ -55,7 +57,8 @@ def train_any_rank(
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     torch_device = torch.device(device)
-    pool = make_pool(config, torch_device, report)
+    seen, unseen = parts_of(config.data) if config.data else (SYNTHETIC, SYNTHETIC)
+    pool = make_pool(config, torch_device, report, seen)
     smallest = min(len(entry.bucket.V) for entry in pool)
     if config.batch > smallest:
         raise ValueError(f"batch is {config.batch}; it must be at most {smallest}, a bucket")
@@ -102,7 +105,7 @@ def train_any_rank(
                 break
         save()
     engines = learned(learner.average, solver_of(config)), classical(solver_of(config))
-    found = figures(compare(*engines, device=torch_device, **(evaluation or {})))
+    found = figures(compare(*engines, device=torch_device, source=unseen, **(evaluation or {})))
     return AnyRankRun(learner.average, step >= total, step, elapsed(), found)
 
 

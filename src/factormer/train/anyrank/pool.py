@@ -13,7 +13,7 @@ from torch import Tensor
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.problems import Bucket, draw_bucket, draw_shape
+from factormer.train.anyrank.problems import SYNTHETIC, Bucket, Source, draw_bucket, draw_shape
 from factormer.train.anyrank.rollout import admm, classical, trajectory
 from factormer.train.anyrank.sweeps import swept
 
@@ -44,13 +44,14 @@ def make_pool(
     config: AnyRankTraining,
     device: torch.device,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
+    source: Source = SYNTHETIC,
 ) -> list[Entry]:
     """Draw the problems of a run and solve them classically; the same for the same config."""
     rng = torch.Generator(device).manual_seed(_SEED + 1_000_003 * config.seed)
     pool = []
     for number in range(config.n_buckets):
-        shape = draw_shape(number, config.max_rank, config.max_size, rng)
-        bucket = draw_bucket(shape, config.per_kind, rng)
+        shape = source.fitting(draw_shape(number, config.max_rank, config.max_size, rng))
+        bucket = draw_bucket(shape, config.per_kind, rng, source)
         solver = solver_of(config, number, shape)
         problem, x0 = bucket.problem(slice(None)), bucket.x0
         errors, _ = trajectory(classical(solver), problem, x0, config.n_reference)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +24,7 @@ KINDS = (
     *("noise", "spectrum"),
 )
 STARTS = ("rotated", "random", "nndsvd")
+Shape = tuple[int, int, int]  # m, n, r
 _PLAIN = ("exponential", "gamma", "lognormal", "sparse", "smooth")
 _COMPRESSED = 0.35  # share of matrices that are replaced by a truncation of theirs
 _START_SHARES = (0.6, 0.25, 0.15)
@@ -30,7 +32,7 @@ _START_SHARES = (0.6, 0.25, 0.15)
 
 @dataclass(frozen=True)
 class Bucket:
-    """Problems of one shape with their starts; kinds and starts are places in KINDS and STARTS."""
+    """Problems of one shape with their starts; kinds and starts are places in lists of names."""
 
     V: Float[Tensor, "b m n"]
     x0: Factors
@@ -47,13 +49,49 @@ class Bucket:
         return Factors(self.x0.W[index], self.x0.H[index])
 
 
-def draw_bucket(shape: tuple[int, int, int], per_kind: int, rng: torch.Generator) -> Bucket:
-    """`per_kind` matrices of every kind, in random order, each of mean square 1."""
+@runtime_checkable
+class Source(Protocol):
+    """Where matrices come from, a stack of equal shape at a time."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kinds of matrices there are."""
+        ...
+
+    def fitting(self, shape: Shape) -> Shape:
+        """The shape (m, n, r), or the largest below it that there can be."""
+        ...
+
+    def draw(self, shape: Shape, per_kind: int, rng: torch.Generator) -> Float[Tensor, "b m n"]:
+        """`per_kind` matrices of each kind, kind by kind, each of mean square 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The broad mixture: matrices of every kind."""
+
+    names: tuple[str, ...] = KINDS
+
+    def fitting(self, shape: Shape) -> Shape:
+        return shape
+
+    def draw(self, shape: Shape, per_kind: int, rng: torch.Generator) -> Float[Tensor, "b m n"]:
+        halves = [per_kind - per_kind // 2, per_kind // 2]
+        stacks = [matrices(kind, b, *shape, rng) for kind in self.names for b in halves if b]
+        return torch.cat(stacks).nan_to_num()
+
+
+SYNTHETIC = Synthetic()
+
+
+def draw_bucket(
+    shape: Shape, per_kind: int, rng: torch.Generator, source: Source = SYNTHETIC
+) -> Bucket:
+    """`per_kind` matrices of every kind in random order, with starts."""
     m, n, r = shape
-    halves = [per_kind - per_kind // 2, per_kind // 2]
-    stacks = [matrices(kind, b, m, n, r, rng) for kind in KINDS for b in halves if b]
-    V = torch.cat(stacks).nan_to_num()
-    kinds = torch.arange(len(KINDS), device=V.device).repeat_interleave(per_kind)
+    V = source.draw(shape, per_kind, rng)
+    kinds = torch.arange(len(source.names), device=V.device).repeat_interleave(per_kind)
     order = torch.randperm(len(V), generator=rng, device=V.device)
     V, kinds = V[order].contiguous(), kinds[order]
     U, S, Z = leading_svd(V, min(r + OVERSAMPLING, m, n), rng)
@@ -96,9 +134,7 @@ def matrices(
     return _unit(V)
 
 
-def draw_shape(
-    number: int, max_rank: int, max_size: int, rng: torch.Generator
-) -> tuple[int, int, int]:
+def draw_shape(number: int, max_rank: int, max_size: int, rng: torch.Generator) -> Shape:
     """(m, n, r) of a bucket: ranks in turn, sizes log-uniform, every fourth matrix longer."""
     ranks = [r for r in (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64) if r <= max_rank]
     r = ranks[number % len(ranks)]

@@ -1,0 +1,148 @@
+"""Pages that are made of what the project has: the cards of its networks, and its benchmarks.
+
+`conf.py` calls `write_pages` at every build, so that the site cannot fall behind. What is written
+goes to `docs/generated`, which is not under version control.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from factormer.nn.anyrank import AnyRankConfig
+from factormer.nn.zoo import Card, models
+
+
+class Benchmark(NamedTuple):
+    """A benchmark: the stem of its files, its make target, and the question it answers."""
+
+    stem: str
+    target: str
+    title: str
+    question: str
+
+
+BENCHMARKS = (
+    Benchmark("peers", "bench-peers", "Beside other packages", "How long to within 1 % and 0.1 %?"),
+    Benchmark("kl", "bench-kl", "Kullback–Leibler", "The same for counts, beside scikit-learn."),
+    Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` buy?"),
+    Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
+    Benchmark("cold", "bench-cold", "The first call", "What do import and compilation cost?"),
+)
+ROLES = {
+    "init": "gives the start; `factorize(V, {rank}, init={name!r})`",
+    "accelerator": "proposes points on the way; `factorize(V, {rank}, accelerator={name!r})`",
+}
+LIMITS = {
+    "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "
+    "than the rotated SVD, and it costs as much as a hundred iterations and more.",
+    "init-r10-paper": "The paper's own layers. On Yale and Jasper it led to a better optimum than "
+    "NNDSVD, on the digits it did not.",
+    "accel-r10": "Counted in iterations it gains much on data like that of its "
+    "training; in seconds the plain solver wins on a CPU.",
+    "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
+    'too. `accelerator="auto"` takes it on dense matrices of a million entries and more, where it '
+    "saves time; on small ones and on sketches it costs more than it saves.",
+    "any-rank-admm": "Trained over ADMM half-steps, so for stacks and GPUs. Over HALS it gains "
+    "next to nothing.",
+}
+
+
+def write_pages(docs: Path) -> None:
+    """Write the generated pages of the site."""
+    folder = docs / "generated"
+    (folder / "fragments").mkdir(parents=True, exist_ok=True)
+    _write(folder / "models.md", "\n".join(model_cards(models())))
+    fragment = "\n".join(benchmark_sections(docs / "results" / "benchmarks"))
+    _write(folder / "fragments" / "benchmarks.md", fragment)
+
+
+def _write(path: Path, text: str) -> None:
+    """Only where it differs, so that a second build has nothing to do."""
+    if not path.is_file() or path.read_text("utf-8") != text + "\n":
+        path.write_text(text + "\n", "utf-8")
+
+
+def model_cards(cards: Mapping[str, Card]) -> Iterator[str]:
+    """The lines of the page of model cards."""
+    yield "# Model cards\n"
+    yield "The networks that come with the package, from the cards in their files; the command"
+    yield "`factormer models` prints the same. A file is safetensors with a JSON header: loading"
+    yield "one executes nothing.\n"
+    for name, card in cards.items():
+        yield from _model_card(name, card)
+
+
+def _model_card(name: str, card: Card) -> Iterator[str]:
+    rank = "r" if isinstance(card.config, AnyRankConfig) else card.config.rank
+    role = ROLES[card.use].format(name=name, rank=rank)
+    yield f"## {name}\n\nVersion {card.version}. {card.ranks.capitalize()}; {role}.\n"
+    yield f"{LIMITS.get(name, '')}\n\n| | |\n| --- | --- |"
+    network = "any-rank network" if isinstance(card.config, AnyRankConfig) else "Factormer"
+    yield f"| network | {network}; {_inline(vars(card.config))} |"
+    facts = dict(card.training)
+    options, before = facts.pop("options", {}), facts.pop("begun from", None)
+    for key, value in facts.items():
+        yield f"| {key} | {_inline(value)} |"
+    if before:
+        yield f"| begun from | {_lineage(before)} |"
+    yield "\n<details><summary>Options of the training</summary>\n"
+    yield f"{_inline(options)}\n\n</details>\n"
+    for title, value in card.figures.items():
+        yield from _figures(title, value)
+
+
+def _lineage(training: Mapping[str, Any]) -> str:
+    """The runs that a network was begun from, the latest first."""
+    run = f"{training['name']} ({training['steps']} steps on {training['device']})"
+    earlier = training.get("begun from")
+    return f"{run}, begun from {_lineage(earlier)}" if earlier else run
+
+
+def _figures(title: str, value: Any) -> Iterator[str]:
+    """A nested table as a Markdown one, anything else as a line."""
+    if not isinstance(value, Mapping):
+        yield f"**{_sentence(title)}**: {_inline(value)}\n"
+        return
+    yield f"**{_sentence(title)}**\n"
+    is_nested = all(isinstance(v, Mapping) for v in value.values())
+    rows = [{"": label, **row} for label, row in value.items()] if is_nested else [value]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    yield "| " + " | ".join(str(column) for column in columns) + " |"
+    yield "|" + " --- |" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(_inline(row.get(c, "")) for c in columns) + " |"
+    yield ""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _inline(value: Any) -> str:
+    """A value in one cell of a table."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_inline(v)}" for k, v in value.items() if v not in ("", None))
+    if isinstance(value, list | tuple):
+        return ", ".join(_inline(v) for v in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value).replace("|", "\\|")
+
+
+def benchmark_sections(folder: Path) -> Iterator[str]:
+    """A section for each benchmark: its tables and picture where it has been run, else how to."""
+    for benchmark in BENCHMARKS:
+        yield f"## {benchmark.title}\n\n{benchmark.question} `make {benchmark.target}`\n"
+        tables, picture = (folder / f"{benchmark.stem}{end}" for end in (".md", ".png"))
+        if tables.is_file():
+            text = re.sub(r"^# .*\n", "", tables.read_text("utf-8"))
+            yield re.sub(r"^(#+) ", r"#\1 ", text, flags=re.MULTILINE)
+        if picture.is_file():
+            yield f"![{benchmark.title}](results/benchmarks/{picture.name})\n"
+        if numbers := sorted(folder.glob(f"{benchmark.stem}.json")):
+            yield f"The numbers: `docs/results/benchmarks/{numbers[0].name}`.\n"
+        elif not (tables.is_file() or picture.is_file()):
+            yield "It has not been run for this version of the page.\n"

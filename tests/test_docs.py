@@ -1,0 +1,118 @@
+"""What the documentation shows is what happens: each Python example runs as it stands."""
+
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from factormer.train.anyrank.config import AnyRankTraining
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
+PAGES = [ROOT / "README.md", *WRITTEN]
+SCRIPTS = [p for p in sorted((DOCS / "examples").glob("*.py")) if p.stem != "drawing"]
+SLOW = {"own_accelerator"}
+NEEDS_DATA = "data_folder()"  # how an example gets at matrices that are not ours to pass on
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return fence.findall(page.read_text(encoding="utf-8"))
+
+
+def examples(page: Path) -> list[str]:
+    return blocks(page, "python")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def with_marks(page: Path):
+    """Pages on real matrices are slow, and run where there are some."""
+    if not any(NEEDS_DATA in source for source in examples(page)):
+        marks = [pytest.mark.slow] if page.stem in SLOW else []
+        return pytest.param(page, id=name_of(page), marks=marks)
+    absent = pytest.mark.skipif(
+        not os.environ.get("FACTORMER_DATA"), reason="needs data: FACTORMER_DATA names no folder"
+    )
+    return pytest.param(page, id=name_of(page), marks=[pytest.mark.slow, absent])
+
+
+@pytest.fixture
+def _own_pictures(tmp_path, monkeypatch):
+    """What the examples draw goes to a folder of the test."""
+    monkeypatch.syspath_prepend(str(DOCS / "examples"))
+    monkeypatch.setattr(importlib.import_module("drawing"), "FOLDER", tmp_path)
+    yield
+    sys.modules.pop("drawing", None)
+
+
+@pytest.mark.usefixtures("_own_pictures")
+@pytest.mark.parametrize("page", [with_marks(page) for page in PAGES if examples(page)])
+def test_examples_run(page, tmp_path, monkeypatch):
+    """The examples of a page share their names, as a reader's session does."""
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for number, source in enumerate(examples(page), start=1):
+        code = compile(source, f"{name_of(page)}, example {number}", "exec", dont_inherit=True)
+        exec(code, namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_example_escapes_by_the_way_it_is_written(page):
+    opened = re.findall(r"^\s*(?:```|~~~)\s*\{?\.?(?:py|>>>)", page.read_text("utf-8"), re.M | re.I)
+    assert len(opened) == len(examples(page))
+
+
+def test_readme_has_examples():
+    assert examples(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
+def test_page_of_an_example_shows_its_script(script, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    cells = importlib.import_module("gallery").cells(script.read_text("utf-8"))
+    sources = [cell.source for cell in cells if not cell.is_text]
+    assert [source.strip() for source in examples(script.with_suffix(".md"))] == sources, (
+        f"run: python docs/gallery.py {script.stem}"
+    )
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
+def test_every_example_is_in_the_gallery(script, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    assert script.stem in importlib.import_module("gallery").NAMES
+    assert f"examples/{script.stem}.html" in (DOCS / "gallery.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=name_of)
+def test_configs_that_are_shown_can_be_loaded(page, tmp_path):
+    for source in blocks(page, "toml"):
+        path = tmp_path / "shown.toml"
+        path.write_text(source)
+        AnyRankTraining.load(path)
+
+
+def test_cards_of_all_networks_are_on_their_page(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    generate = importlib.import_module("generate")
+    page = "\n".join(generate.model_cards(generate.models()))
+    for name in generate.models():
+        assert f"## {name}\n" in page
+        assert generate.LIMITS[name] in page
+
+
+def test_benchmarks_show_what_has_been_run_and_how_to_run_the_rest(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    generate = importlib.import_module("generate")
+    (tmp_path / "peers.md").write_text("# Peers\n\n## digits\n\n| a |\n| --- |\n| 1 |\n")
+    (tmp_path / "scaling.png").write_bytes(b"")
+    page = "\n".join(generate.benchmark_sections(tmp_path))
+    assert "### digits" in page
+    assert "(results/benchmarks/scaling.png)" in page
+    assert page.count("It has not been run") == 3
