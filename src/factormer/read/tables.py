@@ -46,8 +46,7 @@ def read_table(path: Path, *, key: str | None, layout: str | None) -> Data:
     data = plain(values, path, "table")
     rows, columns = data.rows, data.columns
     if has_names:
-        is_named = header is not None and len(header) == len(body[0])
-        called = _called(header[0]) if is_named else ""
+        called = _called(header[0]) if header and len(header) == len(body[0]) else ""
         rows = rows.labelled([line[0].strip() for line in body], called)
     if header is not None:
         names = [name.strip() for name in header]
