@@ -102,7 +102,7 @@ def table(
     """One case in markdown, and its numbers."""
     best = min(d for curve in curves.values() for _, _, d in curve)
     lines = [
-        f"### {case}: {V.shape[0]}×{V.shape[1]}, rank {r}; least divergence {best:.6g}",
+        f"## {case}: {V.shape[0]}×{V.shape[1]}, rank {r}; least divergence {best:.6g}",
         "",
         "| | " + " | ".join(f"s to {t} | iterations" for t in TARGETS) + " | final excess |",
         "|---|" + "--:|" * (2 * len(TARGETS) + 1),
@@ -146,7 +146,7 @@ def main() -> None:
         rows.append(numbers)
     info = environment(["numpy", "scikit-learn", "numba", "torch"])
     options.out.mkdir(parents=True, exist_ok=True)
-    texts += ["### Environment", "\n".join(f"- {key}: {value}" for key, value in info.items())]
+    texts += ["## Environment", "\n".join(f"- {key}: {value}" for key, value in info.items())]
     head = "# Kullback–Leibler, seconds to the best divergence anyone reached"
     (options.out / "kl.md").write_text("\n\n".join([head, *texts]) + "\n", encoding="utf-8")
     text = json.dumps({"cases": rows, "environment": info}, indent=1)

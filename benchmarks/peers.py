@@ -196,7 +196,7 @@ def case_table(row: dict[str, Any]) -> str:
     """One case in markdown."""
     heads = "".join(f" s to {label} | iterations |" for label in TARGETS)
     lines = [
-        f"### {row['case']}: {row['kind']} {row['shape'][0]}×{row['shape'][1]}, rank {row['rank']}",
+        f"## {row['case']}: {row['kind']} {row['shape'][0]}×{row['shape'][1]}, rank {row['rank']}",
         "",
         f"Best RMSE {row['best_rmse']:.5g}"
         + (" (an exact fit: errors below count as this)." if row["best_rmse"] <= EXACT else "."),
@@ -218,7 +218,7 @@ def summary_table(means: dict[str, Any], budget: float) -> str:
     """The geometric means in markdown."""
     heads = "".join(f" to {label} | reached |" for label in TARGETS)
     lines = [
-        f"### Seconds over those of {REFERENCE}, geometric mean",
+        f"## Seconds over those of {REFERENCE}, geometric mean",
         "",
         f"Less is better. Not reached counts as {budget:g} s, or as the longest call if longer.",
         "",
@@ -237,7 +237,7 @@ def summary_table(means: dict[str, Any], budget: float) -> str:
 def contestants_table(names: list[str], absent: dict[str, str]) -> str:
     """Versions and settings in markdown."""
     lines = [
-        "### Contestants",
+        "## Contestants",
         "",
         "All but what is named is by default; all in float64.",
         "",
@@ -294,7 +294,7 @@ def main() -> int:
         texts.append(summary_table(means, budget))
         print(f"\n{texts[-1]}")
 
-    texts += [contestants_table(names, stable.absent), "### Environment"]
+    texts += [contestants_table(names, stable.absent), "## Environment"]
     texts.append("\n".join(f"- {key}: {value}" for key, value in info.items()))
     numbers = {
         "budget_seconds": budget,

@@ -55,7 +55,7 @@ def table(name: str, result: dict[str, Any]) -> str:
     """One matrix in markdown."""
     m, n = result["shape"]
     lines = [
-        f"### {name}: {m}×{n}, rank {result['rank']}, best RMSE {result['best_rmse']:.5g}",
+        f"## {name}: {m}×{n}, rank {result['rank']}, best RMSE {result['best_rmse']:.5g}",
         "",
         "| tol | iterations | seconds | excess error | |",
         "|--:|--:|--:|--:|---|",

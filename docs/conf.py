@@ -18,7 +18,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 myst_enable_extensions = ["colon_fence", "attrs_inline"]
 myst_heading_anchors = 3
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["generated/fragments/**"]
+exclude_patterns = ["generated/fragments/**", "results/benchmarks/*.md"]
 default_role = "code"
 smartquotes = False
 

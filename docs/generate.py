@@ -28,6 +28,7 @@ BENCHMARKS = (
     Benchmark("peers", "bench-peers", "Beside other packages", "How long to within 1 % and 0.1 %?"),
     Benchmark("kl", "bench-kl", "Kullback–Leibler", "The same for counts, beside scikit-learn."),
     Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` buy?"),
+    Benchmark("ablation", "bench-ablation", "The any-rank network", "What is each part worth?"),
     Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
     Benchmark("cold", "bench-cold", "The first call", "What do import and compilation cost?"),
 )
