@@ -167,7 +167,9 @@ def test_another_process_finds_the_same():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, input=stream.getvalue(), capture_output=True, check=True)
     here = NMF(5, random_state=3).fit(X).components_
-    np.testing.assert_array_equal(np.load(io.BytesIO(done.stdout)), here)
+    there = np.load(io.BytesIO(done.stdout))
+    # A process that compiles the loops may round otherwise than one that finds them compiled.
+    np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def _check_entries(tensor: torch.Tensor, name: str) -> None:
         bad = int((~tensor.isfinite()).sum())
         raise ValueError(
             f"{name} has {bad} entries that are NaN or infinite; all must be finite: "
-            "remove or impute them first"
+            "remove or impute them first, or use NMF(missing='nan') where NaN is an unknown entry"
         )
     if low < 0:
         bad = int((tensor < 0).sum())

@@ -193,3 +193,13 @@ def test_a_folder_without_a_run_is_told(tmp_path):
 def test_shares_of_nothing_are_zero():
     W, H, shares = by_share(np.zeros((3, 2)), np.zeros((4, 2)))
     assert (W.shape, H.shape, shares.tolist()) == ((3, 2), (4, 2), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_files_that_no_run_has_made_are_left_alone(tmp_path, fresh):
+    (tmp_path / "data.npz").write_bytes(b"mine")
+    (tmp_path / "rank-notes").mkdir()
+    with pytest.raises(ValueError, match=r"holds data\.npz, which no run has made; choose another"):
+        fit(cases.topics(), [2], OPTIONS, tmp_path, fresh=fresh)
+    assert (tmp_path / "data.npz").read_bytes() == b"mine"
+    assert (tmp_path / "rank-notes").is_dir()

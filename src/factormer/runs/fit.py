@@ -231,7 +231,9 @@ def _checksum(data: Data, mask: Any) -> str:
 
 
 def _check_same(folder: RunFolder, data: Data, mask: Any, options: FitOptions) -> None:
-    """Results of other data or options must not stand beside new ones."""
+    """Results of other data or options must not stand beside new ones, nor replace other files."""
+    if (name := folder.taken()) is not None:
+        raise ValueError(f"{folder.path} holds {name}, which no run has made; choose another --out")
     if not folder.results():
         return
     before = folder.description()

@@ -100,11 +100,20 @@ class RunFolder:
         write(self.path / "run.json", dump(description))
 
     def clear(self) -> None:
-        """Remove what runs have made here, and nothing else."""
-        for path in [*self.path.glob("rank-*"), *self.path.glob(".rank-*")]:
+        """Remove what a run has made here, and nothing else; nothing where there was none."""
+        if not (self.path / "run.json").is_file():
+            return
+        for path in [*self.path.glob("rank-[0-9]*"), *self.path.glob(".rank-[0-9]*")]:
             shutil.rmtree(path)
         for name in ("run.json", "axes.json", "data.npz", "report.html"):
             (self.path / name).unlink(missing_ok=True)
+
+    def taken(self) -> str | None:
+        """A file of someone else's that a run here would write over, if there is one."""
+        if (self.path / "run.json").is_file():
+            return None
+        names = ("axes.json", "data.npz", "report.html")
+        return next((name for name in names if (self.path / name).exists()), None)
 
     def keep(
         self,
