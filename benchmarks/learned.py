@@ -124,7 +124,11 @@ def optima(cases: list[Case], n_iter: int) -> list[dict[str, Any]]:
         theirs = []
         for seed in range(10):
             other = sklearn.decomposition.NMF(
-                case.rank, init="random", max_iter=n_iter, tol=1e-5, random_state=seed
+                case.rank,
+                init="random",
+                max_iter=n_iter,
+                tol=1e-5,
+                random_state=seed,  # pyright: ignore[reportArgumentType]
             )
             theirs.append(rmse(V, other.fit_transform(V), other.components_.T))
         median = float(np.median(theirs))
