@@ -35,6 +35,7 @@ SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
     "her-admm": lambda: Restarted(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
     "mu": Multiplicative,
 }
+ALIASES = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
 STARTS: dict[str, Callable[[], Initializer]] = {
     "random": Random,
     "nndsvd": NNDSVD,
@@ -114,9 +115,10 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     if name == "auto":
         products = len(V.shape) > 2 or V.device.type != "cpu"
         name = ("her-admm" if products else "her") if plain or any_rank else "hals"
-    if name not in SOLVERS:
-        raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
-    chosen = SOLVERS[name]()
+    if ALIASES.get(name, name) not in SOLVERS:
+        names = _names(["auto", *SOLVERS, *ALIASES])
+        raise ValueError(f"solver is {name!r}; choose one of {names}")
+    chosen = SOLVERS[ALIASES.get(name, name)]()
     if network is None:
         return chosen
     if isinstance(network, AnyRankNetwork):
