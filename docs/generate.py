@@ -83,7 +83,7 @@ def _model_card(name: str, card: Card) -> Iterator[str]:
     yield f"{LIMITS.get(name, '')}\n\n| | |\n| --- | --- |"
     network = "any-rank network" if isinstance(card.config, AnyRankConfig) else "Factormer"
     yield f"| network | {network}; {_inline(vars(card.config))} |"
-    facts = dict(card.training)
+    facts = card.course
     options, before = facts.pop("options", {}), facts.pop("begun from", None)
     for key, value in facts.items():
         yield f"| {key} | {_inline(value)} |"

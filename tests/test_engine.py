@@ -244,7 +244,6 @@ def test_coordinate_descent_is_hals_by_its_other_name(options):
 # Sentences
 
 
-
 @pytest.mark.parametrize("option", ["init", "solver", "accelerator"])
 def test_unknown_name_is_refused_with_the_names_there_are(option):
     solvers = ["auto", *SOLVERS, *ALIASES]

@@ -317,7 +317,11 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self._past
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model as one safetensors file: numbers and JSON text, no code."""
+        """Write the fitted model as one safetensors file: numbers and JSON text, no code.
+
+        What `set_output` chose comes along; a `callback` and a random state that is no number do
+        not.
+        """
         check_is_fitted(self)
         persistence.save(self, Path(path))
 

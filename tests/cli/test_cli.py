@@ -1,6 +1,8 @@
 """The command line: what each command prints and makes, and a sentence for what goes wrong."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -106,6 +108,18 @@ def test_arguments_come_from_the_shell_by_default(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["factormer", "models", "--json"])
     assert main() == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_the_module_is_the_command():
+    source = Path(__file__).parents[2] / "src"
+    done = subprocess.run(
+        [sys.executable, "-m", "factormer", "models", "--json"],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout).keys() == factormer.models().keys()
 
 
 # Training

@@ -29,6 +29,7 @@ def make_card(
     training = {
         "data": f"{config.copies} × 15 000 synthetic matrices (app. C), rank {config.model.rank}",
         "steps": run.step,
+        "planned steps": run.total,
         "finished": run.finished,
         "seconds": round(run.seconds),
         "device": device_name(device),

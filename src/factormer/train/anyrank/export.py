@@ -21,6 +21,7 @@ def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version:
     training = {
         "data": _data(config),
         "steps": run.step,
+        "planned steps": run.total,
         "finished": run.finished,
         "seconds": round(run.seconds),
         "device": device_name(device),
