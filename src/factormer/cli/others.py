@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from factormer.cli.app import AsJson, Out, app
+from factormer.cli.app import AsJson, Out, app, print_json
 
 
 @app.command()
@@ -40,7 +39,7 @@ def models(
 
     cards = zoo.models()
     if as_json:
-        print(json.dumps({name: asdict(card) for name, card in cards.items()}, indent=2))
+        print_json({name: asdict(card) for name, card in cards.items()})
         return
     print("\n\n".join(str(card) for card in cards.values()))
 
@@ -78,7 +77,7 @@ def bench(
     race = compare(data.V, rank, repeats=repeats, seed=seed)
     if as_json:
         shape = list(data.V.shape)
-        print(json.dumps({"data": data.name, "shape": shape, "rank": rank, **race.as_dict()}))
+        print_json({"data": data.name, "shape": shape, "rank": rank, **race.as_dict()})
         return
     m, n = data.V.shape
     print(f"{data.name} {m}×{n}, rank {rank}; medians of {repeats}")

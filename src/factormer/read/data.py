@@ -122,6 +122,11 @@ class Data:
     name: str
     source: str
 
+    @classmethod
+    def of(cls, V: Any) -> Data:
+        """A matrix of which nothing is known but its entries."""
+        return cls(V, Axis(V.shape[0], "row"), Axis(V.shape[1], "column"), "", "")
+
     def transposed(self) -> Data:
         """Rows for columns and columns for rows."""
         V = self.V.T.tocsr() if is_sparse(self.V) else np.ascontiguousarray(self.V.T)
