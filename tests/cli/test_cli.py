@@ -82,6 +82,7 @@ def test_demo_makes_pictures_and_a_report_and_says_how_well_it_did(tmp_path, cap
     out = capsys.readouterr().out
     assert "digits 1797×64, rank 16" in out
     assert out.count("RMSE") == 2
+    assert "a second call   the first, which loads compiled code too" in out
     assert all(str(path) in out for path in pictures)
     report = tmp_path / "new" / "demo" / "report.html"
     assert f"report: {report}" in out

@@ -262,13 +262,17 @@ def test_the_signal_that_ends_processes_keeps_what_was_done():
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 120
-    while not Path("run/data.npz").exists():
-        assert time.monotonic() < deadline, "the run did not begin"
-        time.sleep(0.01)
-    time.sleep(1.0)
-    process.terminate()
-    out, _ = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 120
+        while not Path("run/data.npz").exists():
+            assert time.monotonic() < deadline, "the run did not begin"
+            time.sleep(0.01)
+        time.sleep(1.0)
+        process.terminate()
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == 130
     [result] = json.loads(out)["results"]
     assert result["status"] == "INTERRUPTED"
