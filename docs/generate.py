@@ -30,6 +30,7 @@ BENCHMARKS = (
     Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` buy?"),
     Benchmark("ablation", "bench-ablation", "The any-rank network", "What is each part worth?"),
     Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
+    Benchmark("newcomer", "bench-newcomer", "From a clone to a report", "How long is the wait?"),
     Benchmark("cold", "bench-cold", "The first call", "What do import and compilation cost?"),
 )
 ROLES = {
