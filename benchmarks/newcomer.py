@@ -30,7 +30,7 @@ np.savetxt("digits.csv", load_digits().data, delimiter=",", fmt="%g")
 def seconds_of(command: list[str], folder: Path) -> float:
     """Run a command where nothing of the present environment leads elsewhere."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    print("$", " ".join(command), flush=True)
+    print("$", " ".join(command).partition("\n")[0], flush=True)
     tick = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True)
     if done.returncode:

@@ -19,29 +19,31 @@ from factormer.solve import Result
 _RANK = 16
 
 
-class Comparison(NamedTuple):
-    """Both fits of the digits, and where their pictures are.
+class Seconds(NamedTuple):
+    """Of a first call, which also loads or compiles what it needs, and of one that need not."""
 
-    Seconds are those of a second call; the first ones also load, or compile, what they need.
-    """
+    first: float
+    second: float
+
+
+class Comparison(NamedTuple):
+    """Both fits of the digits, and where their pictures are."""
 
     result: Result
-    first_seconds: float
-    seconds: float
+    seconds: Seconds
     sklearn_rmse: float
-    sklearn_first_seconds: float
-    sklearn_seconds: float
+    sklearn_seconds: Seconds
     pictures: list[Path]
 
 
 def demo(out: Path) -> Comparison:
     """Factorise the digits at rank 16 with the defaults and with scikit-learn's."""
     X = np.asarray(load_digits(return_X_y=True)[0])
-    result, *ours = _twice(lambda: factorize(X, _RANK))
+    result, ours = _twice(lambda: factorize(X, _RANK))
     sklearn = decomposition.NMF(_RANK, random_state=0)  # pyright: ignore[reportArgumentType]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it may reach its iteration limit
-        W, *theirs = _twice(lambda: sklearn.fit_transform(X))
+        W, theirs = _twice(lambda: sklearn.fit_transform(X))
     rmse = float(np.sqrt(np.mean((X - W @ sklearn.components_) ** 2)))
 
     out.mkdir(parents=True, exist_ok=True)
@@ -49,14 +51,13 @@ def demo(out: Path) -> Comparison:
     pictures = [out / "components.png", out / "convergence.png"]
     component_images(images, pictures[0], title="Digits: the 16 components")
     convergence({"factormer": result.trace}, pictures[1], level=("scikit-learn", rmse))
-    return Comparison(result, *ours, rmse, *theirs, pictures)
+    return Comparison(result, ours, rmse, theirs, pictures)
 
 
-def _twice(run: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a call gives, and its seconds the first time and the second."""
-    seconds = []
-    for _ in range(2):
-        tick = time.perf_counter()
-        done = run()
-        seconds.append(time.perf_counter() - tick)
-    return done, seconds[0], seconds[1]
+def _twice(run: Callable[[], Any]) -> tuple[Any, Seconds]:
+    """What a call gives, and how long it took the first time and the second."""
+    tick = time.perf_counter()
+    run()
+    tock = time.perf_counter()
+    done = run()
+    return done, Seconds(tock - tick, time.perf_counter() - tock)

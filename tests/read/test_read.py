@@ -239,6 +239,9 @@ def test_checksum_is_of_the_numbers_not_of_the_file(tmp_path):
         (Axis(3, "gene", labels=ROWS), "3 genes: a, b, c"),
         (Axis(9, "row", labels=tuple("abcdefghi")), "9 rows: a, b, …, i"),
         (Axis(4, "pixel", grid=(2, 2)), "4 pixels of 2×2"),
+        (Axis(1, "frequency"), "1 frequency without labels"),
+        (Axis(2, "frequency"), "2 frequencies without labels"),
+        (Axis(2, "day"), "2 days without labels"),
         (Axis(2, "frame", positions=(0.0, 0.5), unit="s"), "2 frames from 0 s to 0.5 s"),
     ],
 )

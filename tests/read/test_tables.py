@@ -82,6 +82,7 @@ def test_numbers_that_are_names_are_no_data(tmp_path, corner, names, V, columns)
     data = read(tmp_path / "d.csv")
     np.testing.assert_array_equal(data.V, V)
     assert (data.rows.labels, data.columns.labels) == (names, columns or None)
+    assert data.rows.kind == ("line" if corner == "time" else "labels")
 
 
 @pytest.mark.parametrize(

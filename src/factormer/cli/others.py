@@ -24,11 +24,11 @@ def demo(out: Out = Path("runs/demo")) -> None:
     report = write_report(RunFolder(out))
     print(f"digits 1797×64, rank {done.result.W.shape[1]}: {done.result.status}")
     print("                               a second call   the first, which loads compiled code too")
-    for name, rmse, again, first in (
-        ("factormer", done.result.rmse, done.seconds, done.first_seconds),
-        ("scikit-learn", done.sklearn_rmse, done.sklearn_seconds, done.sklearn_first_seconds),
+    for name, rmse, seconds in (
+        ("factormer", done.result.rmse, done.seconds),
+        ("scikit-learn", done.sklearn_rmse, done.sklearn_seconds),
     ):
-        print(f"  {name:<12}  RMSE {rmse:.4f}   {again:11.3f} s   {first:.3f} s")
+        print(f"  {name:<12}  RMSE {rmse:.4f}   {seconds.second:11.3f} s   {seconds.first:.3f} s")
     for picture in done.pictures:
         print(f"  picture: {picture}")
     print(f"  report: {report}")
@@ -81,7 +81,8 @@ def bench(
     race = compare(data.V, rank, repeats=repeats, seed=seed)
     if as_json:
         shape = list(data.V.shape)
-        print_json({"data": data.name, "shape": shape, "rank": rank, **race.as_dict()})
+        told = {"schema": 1, "data": data.name, "shape": shape, "rank": rank}
+        print_json(told | race.as_dict())
         return
     m, n = data.V.shape
     print(f"{data.name} {m}×{n}, rank {rank}; medians of {repeats}")

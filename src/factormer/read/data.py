@@ -44,14 +44,20 @@ class Axis:
             height, width = self.grid
             raise ValueError(
                 f"an image of {height}×{width} has {height * width} pixels, but V has {self.size} "
-                f"{self.noun}s; name a height and a width whose product is {self.size}"
+                f"{self.nouns}; name a height and a width whose product is {self.size}"
             )
         for name, values in (("labels", self.labels), ("positions", self.positions)):
             if values is not None and len(values) != self.size:
                 raise ValueError(
-                    f"there are {len(values)} {name} for {self.size} {self.noun}s of V; "
+                    f"there are {len(values)} {name} for {self.size} {self.nouns} of V; "
                     "there must be one for each, in order"
                 )
+
+    @property
+    def nouns(self) -> str:
+        """What several are called."""
+        ends_in_y = re.search("[^aeiou]y$", self.noun)
+        return f"{self.noun[:-1]}ies" if ends_in_y else f"{self.noun}s"
 
     @property
     def kind(self) -> str:
@@ -75,7 +81,7 @@ class Axis:
 
     def __str__(self) -> str:
         """What there is, in words: how many, and by what they are known."""
-        count = f"{self.size} {self.noun}s"
+        count = f"{self.size} {self.nouns if self.size > 1 else self.noun}"
         if self.grid is not None:
             return f"{count} of {self.grid[0]}×{self.grid[1]}"
         if self.positions is not None:
@@ -107,7 +113,7 @@ class Axis:
         if text == "labels":
             return replace(self, is_ordered=False, grid=None, positions=None)
         raise ValueError(
-            f"{self.noun}s cannot be drawn as {text!r}; choose HEIGHTxWIDTH for the pixels of an "
+            f"{self.nouns} cannot be drawn as {text!r}; choose HEIGHTxWIDTH for the pixels of an "
             "image (64x64), 'line' for a spectrum or a series, or 'labels'"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -61,7 +62,10 @@ def read_table(path: Path, *, header: bool | None = None, index: bool | None = N
     rows, columns = data.rows, data.columns
     if has_names:
         called = _called(head[0]) if head and len(head) == len(body[0]) else ""
-        rows = rows.labelled([line[0].strip() for line in body], called)
+        names = [line[0].strip() for line in body]
+        rows = rows.labelled(names, called)
+        if _counts(names) or (head and _IDS.fullmatch(head[0].strip())):
+            rows = replace(rows, positions=None)  # names, and no places on a line
     if head is not None:
         names = [name.strip() for name in head]
         # Tables written by R name the columns alone.
@@ -96,7 +100,8 @@ def _is_index(head: list[str] | None, body: list[list[str]], dialect: Dialect) -
     """
     if len(body[0]) == 1:
         return False
-    numbers = [dialect.number(line[0]) for line in body]
+    cells = [line[0].strip() for line in body]
+    numbers = [dialect.number(cell) for cell in cells]
     if None in numbers:
         return True
     if head is not None:
@@ -106,11 +111,15 @@ def _is_index(head: list[str] | None, body: list[list[str]], dialect: Dialect) -
             return True
         if _IDS.fullmatch(corner) and len(set(numbers)) == len(numbers):
             return True
-        if _CORNERS.fullmatch(corner) and len(numbers) > 2 and rises([line[0] for line in body]):
+        if _CORNERS.fullmatch(corner) and len(numbers) > 2 and rises(cells):
             return True
-    return len(numbers) >= _MANY and any(
-        numbers == list(range(first, first + len(numbers))) for first in (0, 1)
-    )
+    return len(cells) >= _MANY and _counts(cells)
+
+
+def _counts(names: list[str]) -> bool:
+    """Whether these are the numbers from 0 on, or from 1 on, in order."""
+    size = len(names)
+    return any(names == [str(first + k) for k in range(size)] for first in (0, 1))
 
 
 def _told(has_header: bool, has_names: bool) -> str:

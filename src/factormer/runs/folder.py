@@ -126,7 +126,10 @@ class RunFolder:
             return
         handle = os.open(self.path, os.O_RDONLY)
         try:
-            _lock(handle, self.path)
+            if not _locks(handle):
+                raise ValueError(
+                    f"another run is at work in {self.path}; wait for it, or choose another --out"
+                )
             yield
         finally:
             os.close(handle)  # which lets others in, as the end of the process does
@@ -202,13 +205,14 @@ class RunFolder:
         return self.arrays(f"rank-{rank}", "factors.npz") | {"trace": self.trace(rank)}
 
 
-def _lock(handle: int, path: Path) -> None:
+def _locks(handle: int) -> bool:
+    """Whether nobody else has locked it."""
+    assert fcntl is not None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ValueError(
-            f"another run is at work in {path}; wait for it, or choose another --out"
-        ) from error
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write(path: Path, content: str | bytes) -> None:
