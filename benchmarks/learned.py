@@ -168,11 +168,6 @@ PARTS = {
     "paper": (paper, 10),
     "optima": (optima, 1000),
 }
-    "gain": (gain, 200),
-    "safety": (safety, 40),
-    "paper": (paper, 10),
-    "optima": (optima, 1000),
-}
 
 
 def main() -> None:

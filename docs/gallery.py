@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FOLDER = Path(__file__).parent / "examples"
+FOLDER = Path(__file__).parent.resolve() / "examples"
 NAMES = (
     *("faces", "unmixing", "topics", "audio", "cells", "signatures", "ratings"),
     *("own_accelerator",),
@@ -68,10 +70,14 @@ def _shown(made: Any) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Write the pages of the examples named, or of all."""
+    """Write the pages of the examples named, or of all; files they leave behind go elsewhere."""
     sys.path.insert(0, str(FOLDER))
+    if "FACTORMER_DATA" in os.environ:
+        os.environ["FACTORMER_DATA"] = str(Path(os.environ["FACTORMER_DATA"]).resolve())
     for name in names or NAMES:
-        (FOLDER / f"{name}.md").write_text(page(name), "utf-8")
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            text = page(name)
+        (FOLDER / f"{name}.md").write_text(text, "utf-8")
         print(f"docs/examples/{name}.md")
 
 

@@ -30,6 +30,7 @@ BENCHMARKS = (
     Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` buy?"),
     Benchmark("ablation", "bench-ablation", "The any-rank network", "What is each part worth?"),
     Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
+    Benchmark("newcomer", "bench-newcomer", "From a clone to a report", "How long is the wait?"),
     Benchmark("cold", "bench-cold", "The first call", "What do import and compilation cost?"),
 )
 ROLES = {
@@ -83,7 +84,7 @@ def _model_card(name: str, card: Card) -> Iterator[str]:
     yield f"{LIMITS.get(name, '')}\n\n| | |\n| --- | --- |"
     network = "any-rank network" if isinstance(card.config, AnyRankConfig) else "Factormer"
     yield f"| network | {network}; {_inline(vars(card.config))} |"
-    facts = dict(card.training)
+    facts = card.course
     options, before = facts.pop("options", {}), facts.pop("begun from", None)
     for key, value in facts.items():
         yield f"| {key} | {_inline(value)} |"

@@ -76,7 +76,9 @@ def test_readme_has_examples():
 @pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
 def test_page_of_an_example_shows_its_script(script, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
-    cells = importlib.import_module("gallery").cells(script.read_text("utf-8"))
+    cells = list(importlib.import_module("gallery").cells(script.read_text("utf-8")))
+    page = script.with_suffix(".md").read_text("utf-8")
+    assert not [cell.source for cell in cells if cell.is_text and cell.source not in page]
     sources = [cell.source for cell in cells if not cell.is_text]
     assert [source.strip() for source in examples(script.with_suffix(".md"))] == sources, (
         f"run: python docs/gallery.py {script.stem}"

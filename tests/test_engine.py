@@ -13,7 +13,8 @@ import factormer
 from factormer import Result, Status, factorize
 from factormer.nn.zoo import save_model
 from factormer.nnls import Coder
-from factormer.presets import SOLVERS, STARTS
+from factormer.penalties import L1
+from factormer.presets import ALIASES, SOLVERS, STARTS
 from factormer.validate import as_matrix
 
 CARDS = factormer.models()
@@ -234,12 +235,19 @@ def test_run_goes_on_from_what_another_found():
     assert second.rmse == pytest.approx(whole.rmse, rel=1e-3)
 
 
+@pytest.mark.parametrize("options", [{}, {"regularize_W": L1(0.1)}], ids=["plain", "L1"])
+def test_coordinate_descent_is_hals_by_its_other_name(options):
+    a, b = (run(solver=name, accelerator=None, max_iter=5, **options) for name in ("cd", "hals"))
+    np.testing.assert_array_equal(a.H, b.H)
+
+
 # Sentences
 
 
 @pytest.mark.parametrize("option", ["init", "solver", "accelerator"])
 def test_unknown_name_is_refused_with_the_names_there_are(option):
-    known = {"init": [*INITS, "custom"], "solver": ["auto", *SOLVERS], "accelerator": ACCELERATORS}
+    solvers = ["auto", *SOLVERS, *ALIASES]
+    known = {"init": [*INITS, "custom"], "solver": solvers, "accelerator": ACCELERATORS}
     with pytest.raises(ValueError, match=rf"{option} is 'nonsense'; choose one of ") as caught:
         run(V, 10, **{option: "nonsense"})
     listed = str(caught.value).partition("choose one of ")[2].split(", ")

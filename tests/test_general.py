@@ -204,6 +204,9 @@ def test_float32_stays(random):
         ({"mask": np.ones((3, 3))}, r"mask has shape \(3, 3\); it must have that of V, \(30, 20\)"),
         ({"weights": -np.ones((30, 20))}, "600 entries that are negative"),
         ({"mask": np.zeros((30, 20))}, "no entry of V is known"),
+        ({"mask": np.full((30, 20), 0.5)}, r"600 entries that are neither 0 nor 1 .one is 0\.5."),
+        ({"mask": np.full(30, 2)}, r"30 entries that are neither .* pass it as weights if that is"),
+        ({"loss": KL, "solver": "cd"}, "squared error"),
         ({"missing": "nan"}, "choose 'zeros'"),
         ({"loss": KL, "solver": "her"}, "choose one of auto, newton"),
         ({"loss": KL, "solver": "hals"}, "squared error"),
@@ -225,6 +228,9 @@ def test_sparse_misuse_gets_a_sentence(random):
         factorize(V, 3, weights=np.ones((30, 20)))
     with pytest.raises(ValueError, match=r"must have that of V, \(30, 20\)"):
         factorize(V, 3, mask=scipy.sparse.eye_array(3))
+    for mask in (0.5 * (V > 0), np.full(30, 3.0)):
+        with pytest.raises(ValueError, match="neither 0 nor 1"):
+            factorize(V, 3, mask=mask, missing="zeros")
     with pytest.raises(ValueError, match="need a dense V"):
         factorize(V, 3, loss=KL, regularize_W=Simplex())
 

@@ -57,6 +57,7 @@ RANKS = {
     "__init__": 12,  # the public names
     "reproduce": 13,
     "cli": 14,
+    "__main__": 15,
 }
 
 

@@ -82,6 +82,18 @@ def test_what_has_no_text_is_left_out(tmp_path):
     assert NMF.load(tmp_path / "model").random_state is None
 
 
+def test_what_set_output_chose_is_kept(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    model = NMF(3, random_state=0).set_output(transform="pandas").fit(X)
+    model.save(tmp_path / "model")
+    back = NMF.load(tmp_path / "model")
+    found = back.transform(X)
+    assert isinstance(found, pandas.DataFrame)
+    pandas.testing.assert_frame_equal(found, model.transform(X))
+    NMF(3, random_state=0).fit(X).save(tmp_path / "model")
+    assert isinstance(NMF.load(tmp_path / "model").transform(X), np.ndarray)
+
+
 def test_only_fitted_models_are_saved(tmp_path):
     with pytest.raises(NotFittedError):
         NMF(3).save(tmp_path / "model")
@@ -94,5 +106,41 @@ def test_other_files_are_refused_with_a_sentence(tmp_path, kind):
         path.write_text("no tensors here")
     else:
         save_file({"components_": torch.ones(2, 2)}, path, {"format": "factormer-1"})
-    with pytest.raises(ValueError, match=r"is no (saved NMF model|safetensors file)"):
+    with pytest.raises(ValueError, match=r"is no (saved NMF model|whole safetensors file)"):
         NMF.load(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.95])
+def test_a_file_cut_short_is_refused_with_a_sentence(tmp_path, share):
+    path = tmp_path / "model"
+    NMF(3, random_state=0).fit(X).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"is no whole safetensors file .*; write it anew with"):
+        NMF.load(path)
+
+
+@pytest.mark.parametrize("gone", ["components_", "fitted"])
+def test_a_file_that_lacks_a_part_is_refused_with_a_sentence(tmp_path, gone):
+    head = {"format": "factormer-nmf-1", "params": "{}", "fitted": '{"is_tensor": false}'}
+    arrays = {"components_": torch.ones(2, 2)} if gone == "fitted" else {"past": torch.ones(2, 2)}
+    head.pop(gone, None)
+    save_file(arrays, tmp_path / "model", head)
+    with pytest.raises(ValueError, match=f"lacks a part of a saved NMF model.*'{gone}'"):
+        NMF.load(tmp_path / "model")
+
+
+def test_a_file_that_is_not_there_gets_a_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere; write one with"):
+        NMF.load(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        NMF.load(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_gets_a_sentence(tmp_path):
+    model = NMF(3, random_state=0).fit(X)
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "nowhere" / "model", tmp_path / "folder"):
+        with pytest.raises(OSError, match=r"cannot be written \(.*\); choose a file in a folder"):
+            model.save(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

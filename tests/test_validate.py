@@ -14,6 +14,7 @@ from factormer.validate import (
     as_matrix,
     as_rank,
     as_tensor,
+    check_callable,
     check_limits,
     check_mean,
 )
@@ -222,3 +223,13 @@ def test_start_takes_the_precision_of_the_matrix():
     single = Dense(torch.tensor(VALUES))
     x = as_factors(np.ones((2, 2)), np.ones((3, 2)), single, 2)
     assert (x.W.dtype, x.H.dtype) == (torch.float32, torch.float32)
+
+
+@pytest.mark.parametrize("value", [None, print, lambda row: None])
+def test_functions_and_none_can_be_called_back(value):
+    check_callable("callback", value)
+
+
+def test_what_cannot_be_called_is_refused_with_a_sentence():
+    with pytest.raises(ValueError, match="callback is 3; it must be a function to call, or None"):
+        check_callable("callback", 3)

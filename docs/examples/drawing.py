@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.io import wavfile
 
-BESIDE = Path(__file__).parent
+BESIDE = Path(__file__).parent.resolve()
 FOLDER = BESIDE  # of what is drawn and heard
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 

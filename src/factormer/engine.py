@@ -37,6 +37,7 @@ from factormer.validate import (
     as_matrix,
     as_rank,
     as_seed,
+    check_callable,
     check_limits,
     check_mean,
     like,
@@ -85,8 +86,8 @@ def factorize(
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
         readings of V more iterations on what they told of it), "her-admm" (ADMM likewise, for
-        stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
-        of mean 1), or "ao-admm-trace" (ρ = tr/r).
+        stacks and GPUs), "hals" (also by scikit-learn's name, "cd"), "mu" (multiplicative updates),
+        "ao-admm" (the paper's: ρ = 1 on V of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
         "auto", None, "any-rank" or "accel-r10" (learned; the latter for rank 10 alone), or the path
         of a network of your own.
@@ -137,6 +138,8 @@ def factorize(
     `trace.loss` is the objective (docs/losses.md).
     """
     check_limits(max_iter, tol, time_limit)
+    check_callable("callback", callback)
+    check_callable("watch", watch)
     started = time.perf_counter()
     matrix, rank = (
         observe(V, mask=mask, weights=weights, missing=missing, device=device),

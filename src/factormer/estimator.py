@@ -59,7 +59,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         As in `factorize`; also scikit-learn's "nndsvdar", and None: "nndsvda", or "random" where
         the rank is above min(n_samples, n_features).
     solver : str
-        As in `factorize`; also scikit-learn's "cd", coordinate descent, which here is "hals".
+        As in `factorize`; scikit-learn's "cd", coordinate descent, is "hals" here.
     beta_loss : str or float
         d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
         β-divergence, which 2, 1 and 0 are.
@@ -317,7 +317,11 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self._past
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model as one safetensors file: numbers and JSON text, no code."""
+        """Write the fitted model as one safetensors file: numbers and JSON text, no code.
+
+        What `set_output` chose comes along; a `callback` and a random state that is no number do
+        not.
+        """
         check_is_fitted(self)
         persistence.save(self, Path(path))
 

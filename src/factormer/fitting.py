@@ -35,15 +35,15 @@ from factormer.options import (
     init_of,
     loss_of,
     rank_of,
-    solver_of,
     start_array,
+    warn_of_zeros,
 )
 from factormer.penalties import Penalties
 from factormer.problem import Problem
 from factormer.solve import Result, Status, Watch
 from factormer.stream import Statistics
 from factormer.trace import Row, Trace
-from factormer.validate import as_tensor, check_limits
+from factormer.validate import as_tensor, check_callable, check_limits
 
 _VISIBLE = 1e-3  # fall of the error, beside ‖V‖, over the last iterations: worth a warning
 _LAST = 10
@@ -82,6 +82,7 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
     check_choice("order", options.order, ORDERS)
     check_choice("scale", options.scale, SCALES)
     check_count("n_init", options.n_init)
+    check_callable("callback", options.callback)
     custom = isinstance(options.init, str) and options.init == "custom"
     if not custom and (W is not None or H is not None):
         warnings.warn(
@@ -113,10 +114,11 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
             left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
         start = Factors(left.to(right), right)
     init = "custom" if custom else init_of(options.init, rank, (m, n))
+    warn_of_zeros(options.solver, init)
     return Plan(
         rank=rank,
         init=init,
-        solver=solver_of(options.solver, init),
+        solver=options.solver,
         accelerator=options.accelerator,
         max_iter=options.max_iter,
         tol=float(options.tol),

@@ -77,12 +77,11 @@ def objective(
 
 def solver(name: str, problem: Objective) -> Solver[Any]:
     """The solver of that name; "auto" is the fastest of those that can."""
-    if name == "auto":
-        name = _auto_solver(problem)
+    name = _auto_solver(problem) if name == "auto" else presets.ALIASES.get(name, name)
     if name not in SOLVERS:
         raise ValueError(
             f"solver is {name!r}; with this loss, weights or penalties choose one of "
-            f"{', '.join(['auto', *SOLVERS])}"
+            f"{', '.join(['auto', *SOLVERS, *presets.ALIASES])}"
         )
     if name in ("hals", "newton", "mu", "mu-extrapolated") and not _is_elastic(problem):
         raise ValueError(

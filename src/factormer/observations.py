@@ -71,7 +71,20 @@ def _dense(given: Any, name: str, V: torch.Tensor) -> torch.Tensor:
             f"or be one number for each of its {V.shape[-2]} rows"
         )
     _check_weights(array, name)
+    if name == "mask":
+        _check_mask(array)
     return array[:, None].expand(V.shape) if rows else array
+
+
+def _check_mask(array: torch.Tensor) -> None:
+    """A number between 0 and 1 would count as a weight, which may not be what was meant."""
+    other = array[(array != 0) & (array != 1)]
+    if len(other):
+        raise ValueError(
+            f"mask has {len(other)} entries that are neither 0 nor 1 (one is {float(other[0]):g}); "
+            "a mask says which entries are known, and weights how much each counts: pass it as "
+            "weights if that is meant"
+        )
 
 
 def _check_weights(array: torch.Tensor, name: str) -> None:
@@ -110,8 +123,12 @@ def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | 
                 f"each of the {m} rows, or V.toarray()"
             )
         _check_weights(array, name)
+        if name == "mask":
+            _check_mask(array)
         rows = array if rows is None else rows * array
     chosen = [_csr(g) for g in (mask, weights) if g is not None and is_sparse(g)]
+    if mask is not None and is_sparse(mask):
+        _check_mask(torch.from_numpy(chosen[0].data))
     if not chosen and not missing:
         raise ValueError(
             "V is sparse and weights is one number for each row: say missing='zeros' where zeros "

@@ -17,7 +17,6 @@ from factormer.observations import check_zeros
 from factormer.penalties import L1, L2, Fixed, Penalties, Penalty
 from factormer.validate import as_rank, as_tensor, is_sparse
 
-SOLVERS = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 _REAL = (int, float, np.integer, np.floating)
 
@@ -44,8 +43,8 @@ def init_of(init: Any, rank: int, shape: tuple[int, int]) -> Any:
     return init
 
 
-def solver_of(solver: Any, init: Any) -> Any:
-    """The solver in the words of the engine."""
+def warn_of_zeros(solver: Any, init: Any) -> None:
+    """Say that multiplicative updates leave zeros of the start as they are."""
     if solver == "mu" and init == "nndsvd":
         warnings.warn(
             "The multiplicative update ('mu') solver cannot update zeros present in the "
@@ -54,7 +53,6 @@ def solver_of(solver: Any, init: Any) -> Any:
             UserWarning,
             stacklevel=4,
         )
-    return SOLVERS.get(solver, solver) if isinstance(solver, str) else solver
 
 
 def loss_of(beta_loss: Any, solver: Any) -> Beta:

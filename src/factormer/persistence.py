@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as as_bytes
 
 from factormer.penalties import Fixed, Penalties, Penalty
 from factormer.solve import Status
@@ -22,9 +23,10 @@ _NUMBERS = ("n_iter_", "n_components_", "n_features_in_", "n_steps_", "reconstru
 
 
 def save(model: Any, path: Path) -> None:
-    """Write parameters, components, what `partial_fit` needs, and the trace.
+    """Write parameters, components, what `partial_fit` needs, the trace and `set_output`'s choice.
 
-    A `callback` and a random state that is no number have no text and are left out.
+    The file comes whole or not at all. A `callback` and a random state that is no number have no
+    text and are left out.
     """
     arrays: dict[str, Any] = {"components_": model.components_, "past": model._before()[0]}
     params, text = {}, {}
@@ -52,13 +54,22 @@ def save(model: Any, path: Path) -> None:
     if hasattr(model, "feature_names_in_"):
         text["feature_names_in_"] = list(model.feature_names_in_)
     text["is_tensor"] = isinstance(model.components_, torch.Tensor)
+    text["output"] = getattr(model, "_sklearn_output_config", {}).get("transform")
     tensors = {k: torch.as_tensor(np.asarray(v) if not isinstance(v, torch.Tensor) else v)
                for k, v in arrays.items()}  # fmt: skip
-    save_file(
+    whole = as_bytes(
         {k: t.detach().cpu().contiguous() for k, t in tensors.items()},
-        path,
         {"format": FORMAT, "params": json.dumps(params), "fitted": json.dumps(text)},
     )
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_bytes(whole)
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(
+            f"{path} cannot be written ({error.strerror}); choose a file in a folder that is there"
+        ) from error
 
 
 def _told(term: Penalty) -> dict[str, Any]:
@@ -77,6 +88,8 @@ def _heard(told: list[dict[str, Any]] | None) -> list[Penalty] | None:
 
 def load_into(model: Any, path: Path) -> None:
     """Give a fresh model what a file holds."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; write one with NMF.save")
     try:
         with safe_open(path, "pt") as file:
             head = file.metadata() or {}
@@ -86,8 +99,20 @@ def load_into(model: Any, path: Path) -> None:
                     f"{FORMAT!r}); write one with NMF.save"
                 )
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is no safetensors file: {error}") from error
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} is no whole safetensors file ({error}); write it anew with NMF.save"
+        ) from error
+    try:
+        _give(model, arrays, head)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} lacks a part of a saved NMF model, or has one too many ({error}); write it "
+            "anew with NMF.save"
+        ) from error
+
+
+def _give(model: Any, arrays: dict[str, torch.Tensor], head: dict[str, str]) -> None:
     params, text = json.loads(head["params"]), json.loads(head["fitted"])
     if "fixed_components" in arrays:
         params["fixed_components"] = arrays["fixed_components"].numpy()
@@ -107,5 +132,7 @@ def load_into(model: Any, path: Path) -> None:
     for name in _NUMBERS:
         if name in text:
             setattr(model, name, text[name])
+    if text.get("output") is not None:  # which files of version 0.1 do not tell
+        model.set_output(transform=text["output"])
     if "feature_names_in_" in text:
         model.feature_names_in_ = np.array(text["feature_names_in_"], dtype=object)

@@ -38,6 +38,7 @@ SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
     "her-admm": lambda: Restarted(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
     "mu": Multiplicative,
 }
+ALIASES = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
 STARTS: dict[str, Callable[[], Initializer]] = {
     "random": Random,
     "nndsvd": NNDSVD,
@@ -121,11 +122,12 @@ def solver(name: str, accelerator: str | Path | None, problem: Problem) -> Solve
         products = len(V.shape) > 2 or V.device.type != "cpu"
         one = "ahead" if _looks_ahead(problem) else "her"
         name = ("her-admm" if products else one) if plain or any_rank else "hals"
-    if name not in SOLVERS:
-        raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
+    if ALIASES.get(name, name) not in SOLVERS:
+        names = _names(["auto", *SOLVERS, *ALIASES])
+        raise ValueError(f"solver is {name!r}; choose one of {names}")
     if name == "ahead" and len(V.shape) > 2:
         raise ValueError("solver='ahead' serves one matrix; take 'her-admm' for a stack of them")
-    chosen = SOLVERS[name]()
+    chosen = SOLVERS[ALIASES.get(name, name)]()
     if network is None:
         return chosen
     if isinstance(network, AnyRankNetwork):

@@ -161,6 +161,12 @@ def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
         )
 
 
+def check_callable(name: str, value: Any) -> None:
+    """A function to call, or None."""
+    if value is not None and not callable(value):
+        raise ValueError(f"{name} is {value!r}; it must be a function to call, or None")
+
+
 def check_mean(mean: torch.Tensor) -> None:
     """V / mean, which is what is factorised, has to be representable."""
     if not all(0 < 1 / value < math.inf for value in mean.flatten().tolist()):

@@ -16,18 +16,7 @@ from factormer.cli import app, fit, main
 from factormer.cli.fit import parse_ranks
 from factormer.runs import RunFolder
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    V = rng.random((30, 3)) @ rng.random((3, 16))
-    np.save("data.npy", V)
-    header = ",".join(["sample", *(f"gene{j}" for j in range(16))])
-    rows = [",".join([f"s{i}", *map(str, row)]) for i, row in enumerate(V)]
-    Path("data.csv").write_text("\n".join([header, *rows]) + "\n")
+pytestmark = pytest.mark.usefixtures("data_files")
 
 
 # What it does
@@ -37,7 +26,10 @@ def test_fit_keeps_a_run_and_says_how_good_it_is(capsys):
     assert main(["fit", "data.csv", "--rank", "3", "--max-iter", "50"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""  # no progress where stderr is no terminal
-    assert "data 30×16: table" in captured.out
+    table = "table separated by commas; labels in the first line and the first column"
+    assert f"data 30×16: {table}\n" in captured.out
+    assert "  rows: 30 samples: s0, s1, …, s29\n" in captured.out
+    assert "  columns: 16 columns: gene0, gene1, …, gene15\n" in captured.out
     assert "report: runs/data/report.html" in captured.out
     made = {str(path.relative_to("runs/data")) for path in Path("runs/data").rglob("*.*")}
     files = ("factors.npz", "H.csv", "W.csv", "trace.csv", "views.npz", "result.json")
@@ -124,6 +116,43 @@ def test_options_reach_the_fit(capsys):
     assert run.axes()[1].grid == (4, 4)
     [result] = run.results()
     assert (result.iterations, result.svd_rmse) == (5, None)
+
+
+def test_labels_of_a_table_are_where_the_user_says(capsys):
+    np.savetxt("bare.csv", np.arange(1.0, 13).reshape(4, 3), delimiter=";")
+    command = ["fit", "bare.csv", "--rank", "1", "--json", "--out"]
+    for options, shape in (
+        ([], [4, 3]),
+        (["--header"], [3, 3]),
+        (["--index"], [4, 2]),
+        (["--header", "--index"], [3, 2]),
+    ):
+        assert main([*command, "".join(options) or "plain", *options]) == 0
+        data = json.loads(capsys.readouterr().out)["data"]
+        assert data["shape"] == shape
+        assert data["source"].startswith("table separated by semicolons; ")
+        assert data["rows"].startswith(f"{shape[0]} rows")
+
+
+def test_weights_come_from_a_file(capsys):
+    V = np.load("data.npy")
+    np.save("weights.npy", np.linspace(0, 1, V.size).reshape(V.shape))
+    np.savetxt("rows.csv", np.linspace(0.5, 1, len(V)))
+    for file in ("weights.npy", "rows.csv"):
+        assert main(["fit", "data.npy", "--rank", "2", "--weights", file, "--out", file[:-4]]) == 0
+        assert RunFolder(Path(file[:-4])).description()["data"]["has_weights"]
+    assert main(["fit", "data.npy", "--rank", "2", "--mask", "weights.npy", "--out", "m"]) == 1
+    assert "neither 0 nor 1" in capsys.readouterr().err
+    assert not Path("m").exists()
+
+
+def test_a_mask_may_be_of_another_kind_of_file_than_the_data(capsys):
+    np.savetxt("mask.csv", np.ones((30, 16)), delimiter=",", fmt="%d")
+    np.save("mask.npy", np.ones((30, 16), dtype=bool))
+    for file in ("mask.csv", "mask.npy"):
+        command = ["fit", "data.csv", "--index", "--rank", "2", "--mask", file, "--out", file[-3:]]
+        assert main([*command, "--header"]) == (1 if file == "mask.csv" else 0)
+    assert "mask has shape (29, 15); it must have that of V, (30, 16)" in capsys.readouterr().err
 
 
 def test_progress_tells_error_iteration_and_time_left(capsys, monkeypatch):
@@ -222,59 +251,32 @@ def test_a_killed_run_goes_on_with_the_ranks_that_are_left(tmp_path):
         assert ours.rmse == pytest.approx(theirs.rmse, rel=1e-6)
 
 
-# Wrong use
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nowhere.csv"], "there is no file nowhere.csv"),
-        (["data.npy", "--loss", "absolute"], "loss is 'absolute'; choose 'frobenius'"),
-        (["data.npy", "--solver", "magic"], "solver is 'magic'"),
-        (["data.npy", "--accelerator", "magic"], "accelerator is 'magic'"),
-        (["data.npy", "--device", "gpu"], "device is 'gpu', which is not on this machine"),
-        (["data.npy", "--regularize-w", "l1"], "the constraint 'l1' lacks a value"),
-        (["data.npy", "--mask", "nowhere.npy"], "there is no file nowhere.npy"),
-        (["data.npy", "--mask", "small.npy"], r"mask has shape \(2, 2\)"),
-        (["data.npy", "--missing", "ones"], "missing is 'ones'"),
-        (["data.npy", "--columns-are", "5x5"], "an image of 5×5 has 25 pixels"),
-        (["data.npy", "--max-iter", "-1"], "max_iter"),
-        (["data.npy", "--tol", "-1"], "tol"),
-        (["data.npy", "--time-limit", "-1"], "time_limit"),
-        (["negative.npy"], "V has 16 entries below zero"),
-        (["data.npy", "--out", "data.npy"], "data.npy"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
-)
-def test_error_is_a_sentence_on_stderr_and_1(arguments, sentence, capsys):
-    np.save("small.npy", np.ones((2, 2)))
-    np.save("negative.npy", -np.ones((4, 4)))
-    assert main(["fit", *arguments]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("factormer: ")
-    assert captured.err.count("\n") == 1
-    with pytest.raises((ValueError, OSError), match=sentence):
-        main(["--debug", "fit", *arguments])
-
-
-def test_report_of_no_run_is_an_error(capsys):
-    assert main(["report", "nowhere"]) == 1
-    assert "nowhere holds no run" in capsys.readouterr().err
-
-
-def test_bench_refuses_what_scikit_learn_cannot_take(capsys):
-    np.save("holes.npy", np.array([[1.0, np.nan], [2.0, 3.0]]))
-    assert main(["bench", "holes.npy"]) == 1
-    assert "scikit-learn refuses" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments", [["fit"], ["fit", "data.npy", "--max-iter", "many"], ["report"], ["bench", "--x"]]
-)
-def test_wrong_usage_ends_with_2(arguments, capsys):
-    assert main(arguments) == 2
-    assert "--help" in capsys.readouterr().err
+def test_the_signal_that_ends_processes_keeps_what_was_done():
+    np.save("wide.npy", np.random.default_rng(1).random((300, 200)))
+    command = ["fit", "wide.npy", "--tol", "0", "--rank", "40", "--max-iter", "1000000"]
+    source = Path(__file__).parents[2] / "src"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "factormer", *command, "--out", "run", "--progress", "--json"],
+        env={**os.environ, "PYTHONPATH": str(source), "TERM": "dumb"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not Path("run/data.npz").exists():
+            assert time.monotonic() < deadline, "the run did not begin"
+            time.sleep(0.01)
+        time.sleep(1.0)
+        process.terminate()
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    [result] = json.loads(out)["results"]
+    assert result["status"] == "INTERRUPTED"
+    assert RunFolder(Path("run")).point(40) is not None
 
 
 # The shell

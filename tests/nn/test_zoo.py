@@ -111,6 +111,12 @@ def test_shipped_any_rank_network_loads_with_a_card_of_its_own(name):
     json.dumps(asdict(card))
 
 
+def test_a_card_says_in_words_what_was_stopped_early():
+    told = str(models()["accel-r10"])
+    assert "steps: 936 of 1872: this stage of the training was stopped early" in told
+    assert not any("finished" in str(card) for card in models().values())
+
+
 def test_there_is_a_network_for_any_rank():
     assert "any-rank" in ANY_RANK
 

@@ -11,7 +11,7 @@ import scipy.io
 import scipy.io.wavfile
 import scipy.sparse
 
-from factormer.read import FORMATS, Axis, read
+from factormer.read import FORMATS, Axis, read, read_beside
 
 V = np.arange(12.0).reshape(3, 4)
 ROWS, COLUMNS = ("a", "b", "c"), ("w", "x", "y", "z")
@@ -116,68 +116,6 @@ def test_three_axes_are_images_or_a_cube(tmp_path, layout, sides):
     np.testing.assert_array_equal(data.V.ravel(), values.ravel())
     grid = data.columns.grid if layout == "images" else data.rows.grid
     assert grid == ((3, 4) if layout == "images" else (2, 3))
-
-
-# Tables
-
-
-@pytest.mark.parametrize(
-    ("text", "rows", "columns"),
-    [
-        ("0,1,2,3\n4,5,6,7\n8,9,10,11\n", None, None),
-        ("w,x,y,z\n0,1,2,3\n4,5,6,7\n8,9,10,11\n", None, COLUMNS),
-        ("\ufeffid,w,x,y,z\na,0,1,2,3\nb,4,5,6,7\nc,8,9,10,11\n", ROWS, COLUMNS),
-        (",w,x,y,z\n1,0,1,2,3\n2,4,5,6,7\n3,8,9,10,11\n", ("1", "2", "3"), COLUMNS),
-        ("w,x,y,z\na,0,1,2,3\nb,4,5,6,7\nc,8,9,10,11\n", ROWS, COLUMNS),  # as R writes it
-        ("a,0,1,2,3\nb,4,5,6,7\nc,8,9,10,11\n", ROWS, None),
-        (",1,2,3,4\na,0,1,2,3\nb,4,5,6,7\n\nc,8,9,10,11\n", ROWS, ("1", "2", "3", "4")),
-        ('w,"x",y,z\r\n0,1,2,3\r\n4,5,6,7\r\n8,9,10,11\r\n', None, COLUMNS),
-    ],
-)
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz"])
-def test_table_finds_its_labels(tmp_path, text, rows, columns, suffix):
-    path = tmp_path / f"d{suffix}"
-    text = text.replace(",", "\t") if suffix == ".tsv" else text
-    path.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
-    data = read(path)
-    np.testing.assert_array_equal(data.V, V)
-    assert (data.rows.labels, data.columns.labels) == (rows, columns)
-    assert data.name == "d"
-
-
-@pytest.mark.parametrize(
-    ("header", "noun"), [("gene,x,y", "gene"), ("Samples,x,y", "sample"), ("speed,y", "row")]
-)
-def test_rows_are_called_by_the_head_of_their_names(tmp_path, header, noun):
-    (tmp_path / "d.csv").write_text(f"{header}\na,1,2\nb,3,4\n")
-    assert read(tmp_path / "d.csv").rows.noun == noun
-
-
-def test_table_of_one_column_has_a_header_if_its_first_cell_is_no_number(tmp_path):
-    (tmp_path / "d.csv").write_text("x\n1\n2\n")
-    np.testing.assert_array_equal(read(tmp_path / "d.csv").V, [[1], [2]])
-
-
-def test_empty_cells_are_not_known(tmp_path):
-    (tmp_path / "d.csv").write_text("x,y\n1,\nNA,4\n")
-    np.testing.assert_array_equal(read(tmp_path / "d.csv").V, [[1, np.nan], [np.nan, 4]])
-
-
-def test_parquet(tmp_path):
-    pa, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
-    table = {"name": list(ROWS), **{c: V[:, j] for j, c in enumerate(COLUMNS)}}
-    parquet.write_table(pa.table(table), tmp_path / "d.parquet")
-    data = read(tmp_path / "d.parquet")
-    np.testing.assert_array_equal(data.V, V)
-    assert (data.rows.labels, data.columns.labels) == (ROWS, COLUMNS)
-
-
-def test_parquet_without_names_and_with_absent_values(tmp_path):
-    pa, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
-    parquet.write_table(pa.table({"x": [1, None], "y": [3.0, 4.0]}), tmp_path / "d.parquet")
-    data = read(tmp_path / "d.parquet")
-    np.testing.assert_array_equal(data.V, [[1, 3], [np.nan, 4]])
-    assert data.rows.labels is None
 
 
 # Cells, images, sound
@@ -294,7 +232,67 @@ def test_checksum_is_of_the_numbers_not_of_the_file(tmp_path):
     assert len(set(sums)) == 3
 
 
+@pytest.mark.parametrize(
+    ("axis", "told"),
+    [
+        (Axis(3, "row"), "3 rows without labels"),
+        (Axis(3, "gene", labels=ROWS), "3 genes: a, b, c"),
+        (Axis(9, "row", labels=tuple("abcdefghi")), "9 rows: a, b, …, i"),
+        (Axis(4, "pixel", grid=(2, 2)), "4 pixels of 2×2"),
+        (Axis(1, "frequency"), "1 frequency without labels"),
+        (Axis(2, "frequency"), "2 frequencies without labels"),
+        (Axis(2, "day"), "2 days without labels"),
+        (Axis(2, "frame", positions=(0.0, 0.5), unit="s"), "2 frames from 0 s to 0.5 s"),
+    ],
+)
+def test_an_axis_tells_what_it_is(axis, told):
+    assert str(axis) == told
+
+
 # What is wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "kinds"),
+    [
+        ("d.npy", {"key": "V"}, r"\.npz, \.mat, \.h5ad"),
+        ("d.csv", {"layout": "cube"}, r"\.npy, \.npz, \.mat"),
+        ("d.npy", {"header": True}, r"\.csv, \.csv\.gz, \.tsv, \.tsv\.gz"),
+        ("d.csv", {"resize": "2x2"}, "folders of images"),
+        ("", {"index": False}, r"\.csv, .*\.parquet"),
+    ],
+)
+def test_what_says_nothing_about_a_file_is_refused(tmp_path, name, option, kinds):
+    (tmp_path / "d.csv").write_text("1,2\n3,4\n")
+    np.save(tmp_path / "d.npy", V)
+    with pytest.raises(
+        ValueError, match=f"--{next(iter(option))} says nothing about .*: it is for {kinds}"
+    ):
+        read(tmp_path / name, **option)
+
+
+def test_what_is_said_of_the_data_serves_what_goes_with_it(tmp_path):
+    (tmp_path / "d.csv").write_text("1,2\n3,4\n5,6\n")
+    np.save(tmp_path / "d.npy", V)
+    said = {"header": True, "index": None}
+    assert read_beside(tmp_path / "d.csv", said).V.shape == (2, 2)
+    assert read_beside(tmp_path / "d.npy", said, transpose=True).V.shape == (4, 3)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+@pytest.mark.parametrize("content", [b"", b"rubbish, and no array"])
+def test_junk_by_the_name_of_an_array_is_no_matter_of_pickles(tmp_path, suffix, content):
+    (tmp_path / f"junk{suffix}").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"not an {suffix} file, whatever its name says; write"):
+        read(tmp_path / f"junk{suffix}")
+
+
+def test_labels_that_are_not_there_or_no_text_get_a_sentence(tmp_path):
+    np.save(tmp_path / "d.npy", V)
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*names.txt; name a text file"):
+        read(tmp_path / "d.npy", row_labels=tmp_path / "names.txt")
+    with pytest.raises(ValueError, match=r"d.npy is no text in UTF-8"):
+        read(tmp_path / "d.npy", row_labels=tmp_path / "d.npy")
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -312,21 +310,6 @@ def test_an_empty_file_gets_one_too(tmp_path, suffix):
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="empty"):
         read(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("d.csv", "x,y\n1,2\n3\n", "line 3, has 1 cells where others have 2"),
-        ("d.csv", "a,1,2\nb,3,four\n", "line 2, column 3, is 'four'; it must be a number"),
-        ("d.csv", "x,y\n", "has a header and no rows"),
-        ("d.txt", "1", "is of no kind that is known by its name; it must be a folder of images"),
-    ],
-)
-def test_wrong_tables_are_told_where(tmp_path, name, content, sentence):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=sentence):
-        read(tmp_path / name)
 
 
 def test_wrong_arrays_are_told_what(tmp_path):

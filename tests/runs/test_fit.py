@@ -1,19 +1,20 @@
 """Runs: what they keep, that it can be read back, and that they go on where they were stopped."""
 
 import csv
+import importlib
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import factormer
-from factormer.runs import FitOptions, RunFolder, fit
-from factormer.runs.fit import by_share, known_entries
+from factormer.runs import FitOptions, RunFolder, fit, keeper
+from factormer.runs.fit import by_share
 from tests.runs import cases
 
 OPTIONS = FitOptions(max_iter=20)
+runs_fit = importlib.import_module("factormer.runs.fit")  # whose name is that of its function
 
 
 def table(path) -> tuple[list[str], list[list[str]]]:
@@ -104,16 +105,31 @@ def test_unknown_entries_do_not_count(tmp_path):
     assert masked.rmse == pytest.approx(result.rmse)
 
 
-@pytest.mark.parametrize("as_sparse", [False, True])
-def test_what_is_known_is_what_mask_and_zeros_leave(as_sparse):
-    V = np.array([[1.0, 0.0], [2.0, 3.0]])
-    mask = np.array([[1.0, 1.0], [0.0, 1.0]])
-    if as_sparse:
-        V, mask = scipy.sparse.csr_array(V), scipy.sparse.csr_array(mask)
-    assert known_entries(V, None, None) is None
-    for chosen, expected in ((None, [[1, 0], [1, 1]]), (mask, [[1, 0], [0, 1]])):
-        found = known_entries(V, chosen, "zeros")
-        np.testing.assert_array_equal(found.toarray() if as_sparse else found, expected)
+def test_weights_say_how_much_an_entry_counts(tmp_path):
+    data = cases.images()
+    weights = np.random.default_rng(0).random(data.V.shape)
+    weights[0] = 0.0
+    [result] = fit(data, [2], OPTIONS, tmp_path, weights=weights)
+    factors = RunFolder(tmp_path).arrays("rank-2", "factors.npz")
+    expected = factormer.factorize(data.V, 2, weights=weights, max_iter=20)
+    W, H, _ = by_share(expected.W, expected.H)
+    np.testing.assert_allclose(factors["H"], H)
+    assert result.objective == pytest.approx(float(expected.loss))
+    R = (data.V - W @ H.T)[1:]  # what counts for nothing is not known, and all else counts alike
+    assert result.rmse == pytest.approx(np.sqrt(np.mean(R**2)))
+    assert result.svd_rmse is None
+    assert RunFolder(tmp_path).description()["data"]["has_weights"]
+    with pytest.raises(ValueError, match="holds a run on other data"):
+        fit(data, [2], OPTIONS, tmp_path)
+
+
+def test_a_column_of_weights_is_one_for_each_row(tmp_path):
+    data = cases.images()
+    rows = np.linspace(0.1, 1, len(data.V))
+    fit(data, [2], OPTIONS, tmp_path, weights=rows[:, None])
+    expected = factormer.factorize(data.V, 2, weights=rows, max_iter=20)
+    H = RunFolder(tmp_path).arrays("rank-2", "factors.npz")["H"]
+    np.testing.assert_allclose(H, by_share(expected.W, expected.H)[1])
 
 
 # Going on
@@ -148,6 +164,81 @@ def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path):
     assert trace[-1, 2] <= trace[5, 2]
 
 
+class Killed(BaseException):
+    """What no part of the program catches."""
+
+
+def kill_at(where: tuple[int, int]):
+    def watch(rank, row):
+        if (rank, row.iteration) == where:
+            raise Killed
+
+    return watch
+
+
+def test_a_killed_run_keeps_all_ranks_that_are_done(tmp_path):
+    options = FitOptions(max_iter=12, tol=0.0)
+    with pytest.raises(Killed):
+        fit(cases.images(), [2, 3, 4], options, tmp_path, watch=kill_at((4, 5)))
+    before = RunFolder(tmp_path).results()
+    assert [r.rank for r in before] == [2, 3]
+    begun: list[int] = []
+    after = fit(cases.images(), [2, 3, 4], options, tmp_path, begin=begun.append)
+    assert begun == [4]
+    assert after[:2] == before
+
+
+def test_a_long_fit_that_is_killed_goes_on_from_where_it_stood(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs_fit, "_LONG", 0)
+    monkeypatch.setattr(keeper, "SECONDS", 0.0)
+    data, options = cases.images(), FitOptions(max_iter=12, tol=0.0)
+    with pytest.raises(Killed):
+        fit(data, [3], options, tmp_path, watch=kill_at((3, 8)))
+    [point] = tmp_path.glob("*.point.npz")
+    kept = RunFolder(tmp_path).point(3)
+    assert kept is not None
+    np.testing.assert_array_equal(kept["trace"][:, 0], np.arange(8))
+    found = np.sqrt(np.mean((data.V - kept["W"] @ kept["H"].T) ** 2))
+    assert found == pytest.approx(kept["trace"][-1, 2], rel=1e-3)
+    with pytest.raises(ValueError, match="a run with max_iter 12, not 13"):
+        fit(data, [3], replace(options, max_iter=13), tmp_path)
+    [result] = fit(data, [3], options, tmp_path)
+    assert (result.iterations, result.status) == (12, "MAX_ITER")
+    np.testing.assert_array_equal(RunFolder(tmp_path).trace(3)[:, 0], np.arange(13))
+    assert not point.exists()
+
+
+def test_points_of_a_killed_run_are_discarded_with_it(tmp_path):
+    fit(cases.images(), [2], OPTIONS, tmp_path)
+    RunFolder(tmp_path).keep_point(3, np.ones((2, 3)), np.ones((2, 3)), np.ones((1, 4)))
+    fit(cases.images(), [2], OPTIONS, tmp_path, fresh=True)
+    assert RunFolder(tmp_path).point(3) is None
+
+
+def test_seconds_of_an_earlier_part_count(tmp_path):
+    options = FitOptions(max_iter=2000, tol=0.0, time_limit=5.0)
+    trace = np.array([[0, 0.0, 1.0, 1.0], [1, 4.999, 0.9, 0.9]])
+    data = cases.images()
+    rng = np.random.default_rng(0)
+    with pytest.raises(Killed):
+        fit(data, [2], options, tmp_path, watch=kill_at((2, 1)))
+    W, H = rng.random((len(data.V), 2)), rng.random((data.V.shape[1], 2))
+    RunFolder(tmp_path).keep_point(2, W, H, trace)
+    [result] = fit(data, [2], options, tmp_path)
+    assert result.status == "TIME_LIMIT"
+    assert result.seconds < 6
+
+
+def test_two_runs_at_once_are_kept_apart(tmp_path):
+    pytest.importorskip("fcntl")
+    with (
+        RunFolder(tmp_path).held(),
+        pytest.raises(ValueError, match=r"another run is at work in .*; wait for it, or choose"),
+    ):
+        fit(cases.images(), [2], OPTIONS, tmp_path)
+    assert fit(cases.images(), [2], OPTIONS, tmp_path)
+
+
 def test_leavings_of_a_killed_run_do_no_harm(tmp_path):
     (tmp_path / ".rank-2.new").mkdir()
     (tmp_path / ".rank-2.new" / "factors.npz").write_text("half")
@@ -176,10 +267,46 @@ def test_other_data_or_options_are_refused(tmp_path, change):
     assert (tmp_path / "mine.txt").exists()
 
 
-def test_a_wrong_option_leaves_no_run_in_the_way(tmp_path):
-    with pytest.raises(ValueError, match="solver is 'nonsense'"):
-        fit(cases.images(), [2], replace(OPTIONS, solver="nonsense"), tmp_path)
-    assert fit(cases.images(), [2], OPTIONS, tmp_path)
+WRONG = {
+    "solver": ({"solver": "nonsense"}, "solver is 'nonsense'"),
+    "init": ({"init": "nonsense"}, "init is 'nonsense'"),
+    "a network's rank": ({"init": "init-r10"}, "serves rank 10 alone"),
+    "a network's rank too": ({"accelerator": "accel-r10"}, "serves rank 10 alone"),
+    "penalty": ({"regularize_w": ("simplex",), "solver": "mu"}, "L1 and L2 alone"),
+    "loss": ({"loss": "itakura-saito", "missing": None}, "zeros, at which it is infinite"),
+    "loss of a solver": ({"loss": 1.0, "solver": "cd"}, "squared error"),
+    "seed": ({"seed": -1}, "random_state is -1"),
+    "symmetry": ({"symmetric": True}, "square V"),
+    "iterations": ({"max_iter": -1}, "max_iter is -1"),
+}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(("options", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_option_is_told_before_a_run_is_touched(tmp_path, fresh, options, sentence):
+    data = cases.topics()
+    with pytest.raises(ValueError, match=sentence):
+        fit(data, [2, 10], replace(OPTIONS, **options), tmp_path, fresh=fresh)
+    assert not list(tmp_path.iterdir())
+    before = fit(data, [2], OPTIONS, tmp_path)
+    with pytest.raises(ValueError, match=sentence):
+        fit(data, [2, 10], replace(OPTIONS, **options), tmp_path, fresh=fresh)
+    assert RunFolder(tmp_path).results() == before
+
+
+def test_wrong_masks_are_told_before_a_run_is_touched(tmp_path):
+    data = cases.images()
+    before = fit(data, [2], OPTIONS, tmp_path)
+    with pytest.raises(ValueError, match="neither 0 nor 1"):
+        fit(data, [2], OPTIONS, tmp_path, mask=0.5 * np.ones(data.V.shape), fresh=True)
+    assert RunFolder(tmp_path).results() == before
+
+
+def test_a_place_that_cannot_hold_a_run_is_told(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(OSError, match=r"cannot hold a run \(.*\); choose another --out"):
+            fit(cases.images(), [2], OPTIONS, place)
 
 
 def test_a_folder_without_a_run_is_told(tmp_path):

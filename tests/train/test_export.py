@@ -16,7 +16,13 @@ MEDIANS = [float(k) for k in range(21)]
 
 
 def run_of(**changes) -> Run:
-    options = {"finished": True, "step": 12, "seconds": 34.5, "validation": {"small": MEDIANS}}
+    options = {
+        "finished": True,
+        "step": 12,
+        "total": 24,
+        "seconds": 34.5,
+        "validation": {"small": MEDIANS},
+    }
     return Run(model=random_network(CONFIG.model), **(options | changes))
 
 
@@ -30,8 +36,11 @@ def test_card_says_what_was_trained_and_at_what_cost():
     assert card.training["options"] == {k: v for k, v in asdict(CONFIG).items() if k != "model"}
 
 
-def test_unfinished_run_says_so():
-    assert not make_card(CONFIG, run_of(finished=False), device="cpu").training["finished"]
+def test_unfinished_run_says_so_in_words():
+    card = make_card(CONFIG, run_of(finished=False), device="cpu")
+    assert not card.training["finished"]
+    assert "steps: 12 of 24: this stage of the training was stopped early" in str(card)
+    assert "finished" not in str(card)
 
 
 def test_card_survives_its_file(tmp_path):

@@ -5,26 +5,54 @@ from __future__ import annotations
 import sys
 
 from factormer.cli import fit, others, train
-from factormer.cli.app import app, given
+from factormer.cli.app import answered, app, given, print_json
 
 __all__ = ["app", "fit", "main", "others", "train"]
+
+WRONG, USAGE, BROKEN, INTERRUPTED = 1, 2, 3, 130
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line, and return its exit code.
 
     0: done. 1: the data or the options are wrong, with a sentence on stderr. 2: wrong usage.
-    130: interrupted, with what was done kept where the command keeps anything.
+    3: an error of the program itself. 130: interrupted, with what was done kept where the command
+    keeps anything. With --json there is an object on stdout in each case.
     """
     arguments = sys.argv[1:] if argv is None else argv
     given.set(arguments)
+    answered.set(False)
     try:
         app(arguments)
     except SystemExit as stop:  # how the library ends every command, also Ctrl-C
-        return int(stop.code or 0)
-    except (ValueError, OSError, ImportError) as error:
+        code = int(stop.code or 0)
+        what = {USAGE: "wrong usage; stderr says how", INTERRUPTED: "interrupted"}
+        return _ended(code, what.get(code, f"ended with {code}"))
+    except Exception as error:
         if "--debug" in arguments:
             raise
-        print(f"factormer: {error}", file=sys.stderr)
-        return 1
+        sentence, code = _sentence(error)
+        print(f"factormer: {sentence}", file=sys.stderr)
+        return _ended(code, sentence)
     return 0
+
+
+def _ended(code: int, sentence: str) -> int:
+    """Tell a machine what went wrong, unless it has its answer."""
+    asked = "--json" in given.get() and "--help" not in given.get()
+    if code and asked and not answered.get():
+        print_json({"schema": 1, "error": sentence, "exit_code": code})
+    return code
+
+
+def _sentence(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code; sentences of our own are whole as they are."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror.lower()}", WRONG
+    if isinstance(error, ValueError | OSError | ImportError):
+        return text, WRONG
+    if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
+        return f"there is not enough memory for this ({text}); choose less data or rank", WRONG
+    kind = type(error).__name__
+    return f"an error of the program itself, {kind}: {text}; --debug shows where it arose", BROKEN

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from factormer.cli.app import AsJson, app, given
+from factormer.cli.app import AsJson, app, given, print_json
 
 Data, Model, Solver = "Data", "Model", "Solver"
 _RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
@@ -53,8 +57,18 @@ def fit(
     row_labels: Annotated[Path | None, _opt("Text file, a label a line.", Data)] = None,
     column_labels: Annotated[Path | None, _opt("Text file, a label a line.", Data)] = None,
     resize: Annotated[str | None, _opt("HEIGHTxWIDTH for images of a folder.", Data)] = None,
+    header: Annotated[
+        bool | None, _opt("The first line of a table is labels; found out by default.", Data)
+    ] = None,
+    index: Annotated[
+        bool | None, _opt("The first column of a table is labels; found out by default.", Data)
+    ] = None,
     mask: Annotated[
-        Path | None, _opt("File of V's shape; zero where an entry is not known.", Data)
+        Path | None, _opt("File of V's shape: 1 where an entry is known, 0 where not.", Data)
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        _opt("File of V's shape, or of a column: how much an entry, or a row, counts.", Data),
     ] = None,
     missing: Annotated[str | None, _opt("zeros: zeros of V are not known.", Data)] = None,
     loss: Annotated[
@@ -78,7 +92,7 @@ def fit(
 
     The same command goes on where it was stopped: ranks that are done are not fitted again.
     """
-    from factormer.read import read
+    from factormer.read import read, read_beside
     from factormer.report import write_report
     from factormer.runs import FitOptions, RunFolder
     from factormer.runs import fit as run
@@ -87,10 +101,11 @@ def fit(
     ranks = parse_ranks(rank)
     if device is not None:
         as_device(device)
-    said = {"layout": layout, "transpose": transpose, "resize": resize}
+    said = {"layout": layout, "header": header, "index": index, "resize": resize}
     data = read(
         file,
         key=key,
+        transpose=transpose,
         rows_are=rows_are,
         columns_are=columns_are,
         row_labels=row_labels,
@@ -115,13 +130,14 @@ def fit(
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
     bar = _Bar(ranks, max_iter, time_limit, shown=progress)
-    with bar:
+    with bar, _ended_as_interrupted():
         results = run(
             data,
             ranks,
             options,
             folder.path,
-            mask=None if mask is None else read(mask, **said).V,
+            mask=None if mask is None else read_beside(mask, said, transpose=transpose).V,
+            weights=None if weights is None else read_beside(weights, said, transpose=transpose).V,
             command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
             begin=bar.begin,
@@ -130,17 +146,16 @@ def fit(
     write_report(folder)
     interrupted = any(not result.is_finished for result in results)
     if as_json:
-        from factormer.runs.folder import dump
-
-        summary = {
-            "schema": 1,
-            "run": str(folder.path),
-            "report": str(folder.report),
-            "data": folder.description()["data"],
-            "interrupted": interrupted,
-            "results": [asdict(result) for result in results],
-        }
-        print(dump(summary), end="")
+        print_json(
+            {
+                "schema": 1,
+                "run": str(folder.path),
+                "report": str(folder.report),
+                "data": folder.description()["data"],
+                "interrupted": interrupted,
+                "results": [asdict(result) for result in results],
+            }
+        )
     else:
         _print_results(data, results)
         print(f"report: {folder.report}")
@@ -158,6 +173,19 @@ def report(
     from factormer.runs import RunFolder
 
     print(f"report: {write_report(RunFolder(run))}")
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Take the signal by which systems end a process as Ctrl-C: what was done is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def parse_ranks(text: str) -> list[int]:
@@ -185,6 +213,7 @@ def _number_or_name(text: str) -> str | float:
 def _print_results(data: Any, results: list[Any]) -> None:
     m, n = data.V.shape
     print(f"{data.name} {m}×{n}: {data.source}")
+    print(f"  rows: {data.rows}\n  columns: {data.columns}")
     print("  rank        RMSE  explained   SVD bound  iterations   seconds  status")
     for r in results:
         bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"

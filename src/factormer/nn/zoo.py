@@ -23,6 +23,7 @@ from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network, build
 
 FORMAT = "factormer-1"
+_PLANNED = {"accel-r10": 1872}  # steps, where a released card does not tell (docs/log.md)
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 
@@ -48,10 +49,31 @@ class Card:
         """Which ranks the network serves."""
         return "any rank" if isinstance(self.config, AnyRankConfig) else f"rank {self.config.rank}"
 
+    @property
+    def course(self) -> dict[str, Any]:
+        """The training, where a run that was stopped says so in words."""
+        return _in_words(self.training)
+
     def __str__(self) -> str:
         title = f"{self.name} (version {self.version}): {self.use}, {self.ranks}"
-        tables = {"training": self.training, "figures": self.figures}
+        tables = {"training": self.course, "figures": self.figures}
         return "\n".join([title, *_outline(tables, indent=2)])
+
+
+def _in_words(training: Mapping[str, Any]) -> dict[str, Any]:
+    """A run that was finished says nothing of it; what one was begun from is told alike."""
+    told = dict(training)
+    planned = told.pop("planned steps", _PLANNED.get(_name_of(told)))
+    if not told.pop("finished", True):
+        of = "" if planned is None else f" of {planned}"
+        told["steps"] = f"{told['steps']}{of}: this stage of the training was stopped early"
+    if isinstance(told.get("begun from"), Mapping):
+        told["begun from"] = _in_words(told["begun from"])
+    return told
+
+
+def _name_of(training: Mapping[str, Any]) -> str:
+    return str(training.get("options", {}).get("name"))
 
 
 def _outline(table: Mapping[str, Any], indent: int) -> list[str]:

@@ -17,15 +17,17 @@ LAYOUTS = ("images", "cube")
 _USUAL = ("V", "X", "data", "Y", "fea")
 
 
-def read_npy(path: Path, *, key: str | None, layout: str | None) -> Data:
+def read_npy(path: Path, *, layout: str | None = None) -> Data:
     """One array, of two axes or three."""
     with reading(path, "a numpy array"):
+        _check_magic(path, b"\x93NUMPY", "an .npy file", "numpy.save")
         values = np.load(path, allow_pickle=False)
         return _laid_out(values, path, layout, "numpy array")
 
 
-def read_npz(path: Path, *, key: str | None, layout: str | None) -> Data:
+def read_npz(path: Path, *, key: str | None = None, layout: str | None = None) -> Data:
     """The array named by `key`, with the labels beside it; or a sparse matrix of scipy's."""
+    _check_magic(path, b"PK", "an .npz file", "numpy.savez")
     with reading(path, "an archive of numpy arrays"), np.load(path, allow_pickle=False) as file:
         if "format" in file.files and "shape" in file.files:
             return plain(scipy.sparse.load_npz(path), path, "sparse matrix")
@@ -35,7 +37,7 @@ def read_npz(path: Path, *, key: str | None, layout: str | None) -> Data:
         return _described(data, arrays)
 
 
-def read_mat(path: Path, *, key: str | None, layout: str | None) -> Data:
+def read_mat(path: Path, *, key: str | None = None, layout: str | None = None) -> Data:
     """A matrix of MATLAB's, dense or sparse; version 7.3 files are HDF5."""
     with reading(path, "a MATLAB file"):
         try:
@@ -47,10 +49,19 @@ def read_mat(path: Path, *, key: str | None, layout: str | None) -> Data:
         return _laid_out(arrays[name], path, layout, f"MATLAB array {name}")
 
 
-def read_mtx(path: Path, *, key: str | None, layout: str | None) -> Data:
+def read_mtx(path: Path) -> Data:
     """Matrix Market, also compressed (.mtx.gz)."""
     with reading(path, "a Matrix Market file"):
         return plain(scipy.io.mmread(path), path, "Matrix Market file")
+
+
+def _check_magic(path: Path, begins: bytes, what: str, writer: str) -> None:
+    """What does not begin so, numpy takes for a pickle, and says that it does not open those."""
+    with path.open("rb") as file:
+        start = file.read(len(begins))
+    if start != begins:
+        state = "is not" if start else "is empty, and not"
+        raise DataError(f"{path} {state} {what}, whatever its name says; write one with {writer}")
 
 
 def _read_hdf5(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from factormer.read.data import Data, DataError, plain, reading
 from factormer.read.optional import require
 
 
-def read_h5ad(path: Path, *, key: str | None, layout: str | None) -> Data:
+def read_h5ad(path: Path, *, key: str | None = None) -> Data:
     """X, or the layer that `key` names: cells × genes, with the names of both."""
     h5py = require("h5py", path)
     with reading(path, "an h5ad file"), h5py.File(path, "r") as file:

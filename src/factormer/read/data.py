@@ -44,14 +44,20 @@ class Axis:
             height, width = self.grid
             raise ValueError(
                 f"an image of {height}×{width} has {height * width} pixels, but V has {self.size} "
-                f"{self.noun}s; name a height and a width whose product is {self.size}"
+                f"{self.nouns}; name a height and a width whose product is {self.size}"
             )
         for name, values in (("labels", self.labels), ("positions", self.positions)):
             if values is not None and len(values) != self.size:
                 raise ValueError(
-                    f"there are {len(values)} {name} for {self.size} {self.noun}s of V; "
+                    f"there are {len(values)} {name} for {self.size} {self.nouns} of V; "
                     "there must be one for each, in order"
                 )
+
+    @property
+    def nouns(self) -> str:
+        """What several are called."""
+        ends_in_y = re.search("[^aeiou]y$", self.noun)
+        return f"{self.noun[:-1]}ies" if ends_in_y else f"{self.noun}s"
 
     @property
     def kind(self) -> str:
@@ -73,6 +79,18 @@ class Axis:
             return f"pixel ({y + 1}, {x + 1})"
         return f"{self.noun} {i + 1}"
 
+    def __str__(self) -> str:
+        """What there is, in words: how many, and by what they are known."""
+        count = f"{self.size} {self.nouns if self.size > 1 else self.noun}"
+        if self.grid is not None:
+            return f"{count} of {self.grid[0]}×{self.grid[1]}"
+        if self.positions is not None:
+            ends = [f"{self.positions[k]:.4g} {self.unit}".strip() for k in (0, -1)]
+            return f"{count} from {ends[0]} to {ends[1]}"
+        if self.labels is None:
+            return f"{count} without labels"
+        return f"{count}: {_few(self.labels)}"
+
     def labelled(self, labels: Sequence[str], called: str = "") -> Axis:
         """The same axis with labels; numbers that rise or fall all along make it a line.
 
@@ -82,12 +100,9 @@ class Axis:
         axis = replace(self, labels=names)
         if re.fullmatch(r"[a-z]{3,20}s", called.lower()) and called.lower() not in _NO_NOUNS:
             axis = replace(axis, noun=called[:-1].lower())
-        numbers = _numbers(names)
-        if numbers is None or len(numbers) < 8 or self.grid is not None:
+        if len(names) < 8 or self.grid is not None or not rises(names):
             return axis
-        steps = np.diff(numbers)
-        is_line = bool((steps > 0).all() or (steps < 0).all())
-        return replace(axis, positions=tuple(numbers)) if is_line else axis
+        return replace(axis, positions=tuple(map(float, names)))
 
     def drawn_as(self, text: str) -> Axis:
         """The axis as the user says that it is: HEIGHTxWIDTH, "line" or "labels"."""
@@ -98,7 +113,7 @@ class Axis:
         if text == "labels":
             return replace(self, is_ordered=False, grid=None, positions=None)
         raise ValueError(
-            f"{self.noun}s cannot be drawn as {text!r}; choose HEIGHTxWIDTH for the pixels of an "
+            f"{self.nouns} cannot be drawn as {text!r}; choose HEIGHTxWIDTH for the pixels of an "
             "image (64x64), 'line' for a spectrum or a series, or 'labels'"
         )
 
@@ -112,6 +127,11 @@ class Data:
     columns: Axis
     name: str
     source: str
+
+    @classmethod
+    def of(cls, V: Any) -> Data:
+        """A matrix of which nothing is known but its entries."""
+        return cls(V, Axis(V.shape[0], "row"), Axis(V.shape[1], "column"), "", "")
 
     def transposed(self) -> Data:
         """Rows for columns and columns for rows."""
@@ -142,6 +162,12 @@ def matrix(values: Any, path: Path) -> Any:
     return values if scipy.sparse.issparse(values) else np.ascontiguousarray(values)
 
 
+def _few(labels: Sequence[str], width: int = 24) -> str:
+    """The first ones and the last, none of them long."""
+    short = [text if len(text) <= width else f"{text[: width - 1]}…" for text in labels]
+    return ", ".join(short if len(short) <= 4 else [*short[:2], "…", short[-1]])
+
+
 def plain(values: Any, path: Path, source: str) -> Data:
     """A matrix of which nothing is known but its entries."""
     V = matrix(values, path)
@@ -167,9 +193,10 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise ValueError(f"{path} could not be read as {what}: {reason}") from error
 
 
-def _numbers(texts: Sequence[str]) -> list[float] | None:
+def rises(texts: Sequence[str]) -> bool:
+    """Whether these are numbers that rise, or fall, all along."""
     try:
-        numbers = [float(text) for text in texts]
+        steps = np.diff([float(text) for text in texts])
     except ValueError:
-        return None
-    return numbers if all(map(math.isfinite, numbers)) else None
+        return False
+    return bool((steps > 0).all() or (steps < 0).all()) and bool(np.isfinite(steps).all())

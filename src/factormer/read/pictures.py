@@ -13,8 +13,9 @@ from factormer.read.optional import require
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 
 
-def read_pictures(path: Path, *, size: tuple[int, int] | None) -> Data:
-    """All images of a folder in grey, 0 … 1, ordered by name; `size` (height, width) resizes."""
+def read_pictures(path: Path, *, resize: str | None = None) -> Data:
+    """All images of a folder in grey, 0 … 1, ordered by name; HEIGHTxWIDTH resizes them."""
+    size = None if resize is None else _size(resize)
     images = require("PIL.Image", path)
     files = sorted((f for f in path.iterdir() if f.suffix.lower() in SUFFIXES), key=_order)
     if not files:
@@ -47,6 +48,13 @@ def _grey(image) -> np.ndarray:
     if image.mode.startswith("I"):
         return (np.asarray(image, dtype=np.float64) / 65535).astype(np.float32)
     return np.asarray(image.convert("L"), dtype=np.float32) / 255
+
+
+def _size(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9]\d*)[x×]([1-9]\d*)", text)
+    if match is None:
+        raise ValueError(f"the size to resize to is {text!r}; it must be HEIGHTxWIDTH, as 64x64")
+    return int(match[1]), int(match[2])
 
 
 def _order(file: Path) -> list[tuple[int, str | int]]:

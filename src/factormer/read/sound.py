@@ -14,7 +14,7 @@ from factormer.read.data import Axis, Data, DataError, reading
 _WINDOW = 0.046  # seconds: long enough to tell neighbouring notes apart, short enough for onsets
 
 
-def read_wav(path: Path, *, key: str | None, layout: str | None) -> Data:
+def read_wav(path: Path) -> Data:
     """|STFT| with a Hann window of about 46 ms, moved by a quarter of it: frames × frequencies.
 
     Channels are averaged. Rows are moments, so that a component is a spectrum and its use a course

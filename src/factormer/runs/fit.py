@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from jaxtyping import Float
 
 from factormer.circumstances import circumstances
 from factormer.engine import factorize
 from factormer.read import Data
 from factormer.runs.bound import svd_bound
+from factormer.runs.check import check_folder, check_options
 from factormer.runs.constraints import parse_all
+from factormer.runs.counts import Counts
 from factormer.runs.folder import RankResult, RunFolder, write_arrays
+from factormer.runs.keeper import Keeper
 from factormer.runs.residuals import Residuals, residuals
-from factormer.solve import Result, Row
+from factormer.solve import Result
+from factormer.trace import Row, Trace
 from factormer.validate import is_sparse
 
+_LONG = 1e9  # entries × rank × iterations from which a fit is worth keeping on its way
 _EXAMPLES = 6  # rows that use a component most, shown with it where rows are images
 
 
@@ -60,6 +64,7 @@ def fit(
     path: Path,
     *,
     mask: Any = None,
+    weights: Any = None,
     command: str = "",
     fresh: bool = False,
     watch: Callable[[int, Row], object] | None = None,
@@ -68,30 +73,34 @@ def fit(
     """Fit each rank that is not done yet, and return the results of all of them.
 
     `begin` is called with each rank that is fitted, `watch` after each of its iterations. An
-    interrupted fit is kept with the best point so far, ends the run, and is gone on with next time.
+    interrupted fit is kept with the best point so far, ends the run, and is gone on with next time;
+    of one that is killed, where it stood not long before. Nothing is written, or discarded where
+    `fresh`, before all options have been found right.
     """
-    keywords = options.keywords()
-    folder = RunFolder(path)
-    if fresh:
-        folder.clear()
-    _check_same(folder, data, mask, options)
+    folder, counts = RunFolder(path), Counts(mask, weights)
+    keywords = options.keywords() | counts.keywords()
+    check_options(data, ranks, keywords)
+    check_folder(folder, data, counts, options, fresh=fresh)
     description = {
         "command": command,
         "options": asdict(options),
-        "data": _described(data, mask),
+        "data": _described(data, counts),
         "made_with": circumstances(),
     }
-    folder.begin(description, data.rows, data.columns)
-    bound = _bound(folder, data, mask, options, max(ranks))
-    done = {result.rank: result for result in folder.results()}
-    for rank in sorted(set(ranks)):
-        if rank in done and done[rank].is_finished:
-            continue
-        begin(rank)
-        callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
-        done[rank] = _fit_one(folder, data, rank, keywords, mask, bound, callback, done.get(rank))
-        if not done[rank].is_finished:
-            break
+    with folder.held():
+        if fresh:
+            folder.clear()
+        folder.begin(description, data.rows, data.columns)
+        bound = _bound(folder, data, counts, options, max(ranks))
+        done = {result.rank: result for result in folder.results()}
+        for rank in sorted(set(ranks)):
+            if rank in done and done[rank].is_finished:
+                continue
+            begin(rank)
+            callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
+            done[rank] = _fit_one(folder, data, rank, keywords, counts, bound, callback)
+            if not done[rank].is_finished:
+                break
     return [done[rank] for rank in sorted(set(ranks)) if rank in done]
 
 
@@ -100,21 +109,22 @@ def _fit_one(
     data: Data,
     rank: int,
     keywords: dict[str, Any],
-    mask: Any,
+    counts: Counts,
     bound: np.ndarray | None,
     callback: Callable[[Row], object] | None,
-    earlier: RankResult | None,
 ) -> RankResult:
-    trace = np.zeros((0, 4))
-    if earlier is not None:
-        trace = folder.trace(rank)
-        kept = folder.arrays(f"rank-{rank}", "factors.npz")
-        left = max(1, keywords["max_iter"] - earlier.iterations)
-        keywords = {**keywords, "init": "custom", "W": kept["W"], "H": kept["H"], "max_iter": left}
-    result = factorize(data.V, rank, mask=mask, callback=callback, **keywords)
+    before, trace = folder.point(rank), np.zeros((0, 4))
+    if before is not None:
+        trace = before["trace"]
+        keywords = keywords | _left(keywords, trace)
+        keywords |= {"init": "custom", "W": before["W"], "H": before["H"]}
+    keeper = None
+    if (data.V.nnz if is_sparse(data.V) else data.V.size) * rank * keywords["max_iter"] >= _LONG:
+        keeper = Keeper(lambda W, H, now: folder.keep_point(rank, W, H, _continued(trace, now)))
+    result = factorize(data.V, rank, callback=callback, watch=keeper, **keywords)
     W, H, shares = by_share(result.W, result.H)
-    found = residuals(data.V, W, H, known_entries(data.V, mask, keywords["missing"]))
-    trace = _continued(trace, result)
+    found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
+    trace = _continued(trace, result.trace)
     kept = _result(result, rank, shares, found, bound, trace)
     views = found._asdict()
     if data.columns.grid is not None and not is_sparse(data.V):
@@ -131,6 +141,16 @@ def _fit_one(
     return kept
 
 
+def _left(keywords: dict[str, Any], trace: np.ndarray) -> dict[str, Any]:
+    """Iterations and seconds that an earlier part of a fit has left; one iteration at least."""
+    _, seconds, *_ = trace[-1]
+    limit = keywords["time_limit"]
+    return {
+        "max_iter": max(1, keywords["max_iter"] - int(trace[-1, 0])),
+        "time_limit": None if limit is None else max(limit - float(seconds), 1e-9),
+    }
+
+
 def by_share(
     W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"]
 ) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "n r"], Float[np.ndarray, " r"]]:
@@ -139,22 +159,6 @@ def by_share(
     order = np.argsort(-sums, kind="stable")
     total = sums.sum()
     return W[:, order], H[:, order], sums[order] / total if total else sums
-
-
-def known_entries(V: Any, mask: Any, missing: str | None) -> Any:
-    """A mask of what is known, None for all; NaN is found by those who read V."""
-    if is_sparse(V):
-        if missing is None:
-            return mask
-        stored = scipy.sparse.csr_array(V != 0).astype(np.float64)
-        return stored if mask is None else stored.multiply(mask).tocsr()
-    if missing is None:
-        return mask
-    return (V != 0) if mask is None else (V != 0) & (_dense(mask) > 0)
-
-
-def _dense(mask: Any) -> np.ndarray:
-    return mask.toarray() if is_sparse(mask) else np.asarray(mask)
 
 
 def _result(
@@ -182,9 +186,8 @@ def _result(
     )
 
 
-def _continued(before: np.ndarray, result: Result) -> np.ndarray:
+def _continued(before: np.ndarray, t: Trace) -> np.ndarray:
     """The history of a fit with that of the part before its interruption."""
-    t = result.trace
     now = np.stack([t.iteration, t.seconds, t.rmse, t.loss], axis=1).astype(np.float64)
     if len(before):
         now = now[1:] + np.array([before[-1, 0], before[-1, 1], 0, 0])
@@ -192,10 +195,10 @@ def _continued(before: np.ndarray, result: Result) -> np.ndarray:
 
 
 def _bound(
-    folder: RunFolder, data: Data, mask: Any, options: FitOptions, max_rank: int
+    folder: RunFolder, data: Data, counts: Counts, options: FitOptions, max_rank: int
 ) -> np.ndarray | None:
-    """The SVD bound, from disk where it reaches far enough; None where entries are unknown."""
-    unknown = mask is not None or options.missing is not None
+    """The SVD bound, from disk where it reaches far enough; None where not all count alike."""
+    unknown = not counts.is_empty or options.missing is not None
     if unknown or (not is_sparse(data.V) and not np.isfinite(data.V).all()):
         return None
     path, wanted = folder.path / "data.npz", min(max(max_rank, 20), *data.V.shape) + 1
@@ -208,7 +211,7 @@ def _bound(
     return bound
 
 
-def _described(data: Data, mask: Any) -> dict[str, Any]:
+def _described(data: Data, counts: Counts) -> dict[str, Any]:
     V = data.V
     return {
         "name": data.name,
@@ -218,32 +221,9 @@ def _described(data: Data, mask: Any) -> dict[str, Any]:
         "nonzeros": int(V.nnz if is_sparse(V) else np.count_nonzero(V)),
         "is_sparse": is_sparse(V),
         "unknown": 0 if is_sparse(V) else int(np.isnan(V).sum()),
-        "has_mask": mask is not None,
-        "checksum": _checksum(data, mask),
+        "rows": str(data.rows),
+        "columns": str(data.columns),
+        "has_mask": counts.mask is not None,
+        "has_weights": counts.weights is not None,
+        "checksum": data.checksum() + counts.checksum(),
     }
-
-
-def _checksum(data: Data, mask: Any) -> str:
-    if mask is None:
-        return data.checksum()
-    covered = Data(mask, data.rows, data.columns, "mask", "mask")
-    return f"{data.checksum()}+{covered.checksum()}"
-
-
-def _check_same(folder: RunFolder, data: Data, mask: Any, options: FitOptions) -> None:
-    """Results of other data or options must not stand beside new ones, nor replace other files."""
-    if (name := folder.taken()) is not None:
-        raise ValueError(f"{folder.path} holds {name}, which no run has made; choose another --out")
-    if not folder.results():
-        return
-    before = folder.description()
-    remedy = "choose another --out, or begin anew with --fresh"
-    if before["data"]["checksum"] != _checksum(data, mask):
-        raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
-    now = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items()}
-    for name, value in now.items():
-        if before["options"].get(name) != value:
-            raise ValueError(
-                f"{folder.path} holds a run with {name} {before['options'].get(name)!r}, not "
-                f"{value!r}; {remedy}"
-            )

@@ -4,6 +4,7 @@ run.json            what was asked, of which data, and with what it was made
 axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
 rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
+rank-10.point.npz   where a fit stands, and its trace; gone when the fit is done
 report.html         the page
 """
 
@@ -12,9 +13,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,11 @@ import numpy as np
 from jaxtyping import Float
 
 from factormer.read import Axis
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two runs in one folder are not noticed
+    fcntl = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +75,10 @@ class RunFolder:
         found = [RankResult(**_load(p)) for p in self.path.glob("rank-*/result.json")]
         return sorted(found, key=lambda result: result.rank)
 
+    def is_begun(self) -> bool:
+        """Whether there is something that was fitted here, in part at least."""
+        return any(self.path.glob("rank-*/result.json")) or any(self.path.glob("rank-*.point.npz"))
+
     def description(self) -> dict[str, Any]:
         """run.json, which a run cannot do without."""
         path = self.path / "run.json"
@@ -95,16 +107,39 @@ class RunFolder:
 
     def begin(self, description: dict[str, Any], rows: Axis, columns: Axis) -> None:
         """Describe the run, before the first fit."""
-        self.path.mkdir(parents=True, exist_ok=True)
         write(self.path / "axes.json", dump({"rows": asdict(rows), "columns": asdict(columns)}))
         write(self.path / "run.json", dump(description))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder if need be, and keep other runs out of it meanwhile."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write(self.path / ".run", "")
+            (self.path / ".run").unlink()
+        except OSError as error:
+            raise OSError(
+                f"{self.path} cannot hold a run ({error.strerror}); choose another --out"
+            ) from error
+        if fcntl is None:
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            if not _locks(handle):
+                raise ValueError(
+                    f"another run is at work in {self.path}; wait for it, or choose another --out"
+                )
+            yield
+        finally:
+            os.close(handle)  # which lets others in, as the end of the process does
 
     def clear(self) -> None:
         """Remove what a run has made here, and nothing else; nothing where there was none."""
         if not (self.path / "run.json").is_file():
             return
         for path in [*self.path.glob("rank-[0-9]*"), *self.path.glob(".rank-[0-9]*")]:
-            shutil.rmtree(path)
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         for name in ("run.json", "axes.json", "data.npz", "report.html"):
             (self.path / name).unlink(missing_ok=True)
 
@@ -146,6 +181,38 @@ class RunFolder:
             place.rename(old)
         new.rename(place)
         shutil.rmtree(old, ignore_errors=True)
+        self._point(result.rank).unlink(missing_ok=True)
+
+    def _point(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.point.npz"
+
+    def keep_point(
+        self,
+        rank: int,
+        W: Float[np.ndarray, "m r"],
+        H: Float[np.ndarray, "n r"],
+        trace: Float[np.ndarray, "t 4"],
+    ) -> None:
+        """Write where a fit stands, whole, in place of where it stood before."""
+        write_arrays(self._point(rank), W=W, H=H, trace=trace)
+
+    def point(self, rank: int) -> dict[str, np.ndarray] | None:
+        """W, H and trace to go on from: of a fit that was killed, or interrupted."""
+        if self._point(rank).is_file():
+            return self.arrays(self._point(rank).name)
+        if not (self.rank(rank) / "result.json").is_file():
+            return None
+        return self.arrays(f"rank-{rank}", "factors.npz") | {"trace": self.trace(rank)}
+
+
+def _locks(handle: int) -> bool:
+    """Whether nobody else has locked it."""
+    assert fcntl is not None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -163,8 +230,16 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
 
 
 def dump(value: Any) -> str:
-    """JSON that every reader takes: no NaN, no infinity."""
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """JSON that every reader takes: null for what is not a number, or is infinite."""
+    return json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -47,6 +47,7 @@ def how_trained(data: str, config: Any, run: Any, device: str) -> dict[str, Any]
     return {
         "data": data,
         "steps": run.step,
+        "planned steps": run.total,
         "finished": run.finished,
         "seconds": round(run.seconds),
         "device": _device_name(device),

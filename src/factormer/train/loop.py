@@ -30,6 +30,7 @@ class Run:
     model: Network
     finished: bool
     step: int
+    total: int
     seconds: float
     validation: dict[str, Any]
 
@@ -107,7 +108,7 @@ def train(
         save(step)
     if validated_at != step:
         validation = validate(learner.average, config)
-    return Run(learner.average, step >= total, step, elapsed(), validation)
+    return Run(learner.average, step >= total, step, total, elapsed(), validation)
 
 
 def _new_model(config: TrainConfig, warm_start: Network | None) -> Network:

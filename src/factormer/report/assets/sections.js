@@ -193,7 +193,7 @@ function drawMade() {
     facts("Options", options),
     facts("Data", [
       ["shape", run.data.shape.map(integer).join(" × ")], ["type", run.data.dtype], ["not zero", integer(run.data.nonzeros)],
-      ["mask", run.data.has_mask ? "yes" : "no"], ["sha256", run.data.checksum.slice(0, 16)],
+      ["mask", run.data.has_mask ? "yes" : "no"], ["weights", run.data.has_weights ? "yes" : "no"], ["sha256", run.data.checksum.slice(0, 16)],
     ]),
     facts("Versions", [...Object.entries(versions).map(([name, value]) => [name, String(value ?? "–").slice(0, 24)]), ["processor", machine.cpu], ["cores", machine.cores]]),
   );

@@ -30,6 +30,7 @@ class AnyRankRun:
     model: AnyRankNetwork
     finished: bool
     step: int
+    total: int
     seconds: float
     figures: dict[str, Any]
 
@@ -103,7 +104,7 @@ def train_any_rank(
         save()
     engines = learned(learner.average, solver_of(config)), classical(solver_of(config))
     found = figures(compare(*engines, device=torch_device, source=unseen, **(evaluation or {})))
-    return AnyRankRun(learner.average, step >= total, step, elapsed(), found)
+    return AnyRankRun(learner.average, step >= total, step, total, elapsed(), found)
 
 
 def new_network(config: AnyRankTraining) -> AnyRankNetwork:

@@ -1,0 +1,8 @@
+"""`python -m factormer`, which is the command `factormer`."""
+
+import sys
+
+from factormer.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
