@@ -134,7 +134,8 @@ class RestartedState(NamedTuple):
 
     def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² at the point."""
-        return problem.sq_error(self.factors) if self.error.isinf().any() else self.error
+        unknown = bool((self.error == torch.inf).any())
+        return problem.sq_error(self.factors) if unknown else self.error
 
 
 @dataclass(frozen=True)
