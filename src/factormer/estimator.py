@@ -204,7 +204,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
         with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
             watch = all_of(look, None if hooks is None else hooks.look)
-            result = fit(V, replace(plan, watch=watch))
+            result = fit(V, plan, watch)
         x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
         self.result_: Result = replace(result, factors=x, as_given=like(X))
         self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
