@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from factormer import kernels
 from factormer.accelerate.anyrank import AnyRank, Memory
-from factormer.accelerate.base import Restarted, RestartedState
+from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.accelerate.moves import Moves
 from factormer.factors import Factors
@@ -33,8 +32,8 @@ class HER(Restarted):
     accelerator: Extrapolation = field(default_factory=Extrapolation)
 
     def leap(
-        self, problem: Problem, state: RestartedState | Leapt, n_iter: int
-    ) -> tuple[RestartedState | Leapt, Float[Tensor, " n"]]:
+        self, problem: Problem, state: Resumable, n_iter: int
+    ) -> tuple[Resumable, Float[Tensor, " n"]]:
         """The state after up to `n_iter` steps at once, compiled, and the error after each.
 
         None are made where the problem is not small, or not one matrix on a CPU, or where numba is
@@ -56,8 +55,8 @@ class LearnedHER(Restarted):
     accelerator: AnyRank
 
     def leap(
-        self, problem: Problem, state: RestartedState | Leapt, n_iter: int
-    ) -> tuple[RestartedState | Leapt, Float[Tensor, " n"]]:
+        self, problem: Problem, state: Resumable, n_iter: int
+    ) -> tuple[Resumable, Float[Tensor, " n"]]:
         """As `HER.leap`."""
         compiled, run = kernels.any_rank(), _Run.of(problem, state, self.accelerator.momentum)
         if compiled is None or run is None:
@@ -87,9 +86,7 @@ class _Run(NamedTuple):
     scratch: Any
 
     @classmethod
-    def of(
-        cls, problem: Problem, state: RestartedState | Leapt, rates: Extrapolation
-    ) -> _Run | None:
+    def of(cls, problem: Problem, state: Resumable, rates: Extrapolation) -> _Run | None:
         """From a state; None where a step in torch is as good."""
         if isinstance(state, Leapt) and state.run.problem is problem:
             return state.run.copied()
@@ -149,9 +146,9 @@ class Leapt:
     """
 
     run: _Run
-    recall: Callable[[_Run], Momentum | Memory]
+    recall: Callable[[_Run], Any]
 
-    @cached_property
+    @property
     def factors(self) -> Factors:
         """The last point kept."""
         return self.run.apart(self.run.x)
@@ -166,14 +163,14 @@ class Leapt:
         """Whether the proposal is the point itself."""
         return torch.tensor(self.run.numbers[4] > 0)
 
-    @cached_property
+    @property
     def inner(self) -> HALSState:
         """The state of HALS, at the proposal."""
         sweeps_h, sweeps_w = torch.from_numpy(self.run.sweeps)
         return HALSState(self.run.apart(self.run.y), sweeps_h, sweeps_w)
 
-    @cached_property
-    def memory(self) -> Momentum | Memory:
+    @property
+    def memory(self) -> Any:
         """What the accelerator knows."""
         return self.recall(self.run)
 
