@@ -10,8 +10,6 @@ from torch import Tensor
 from factormer.factors import Factors
 from factormer.validate import to_numpy
 
-_TINY = np.finfo(np.float64).tiny
-
 
 def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
     """The same components, in order and to scale.
@@ -20,16 +18,15 @@ def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
     "balanced": ‖w_c‖ = ‖h_c‖; "sum": h_c sums to 1. Components of zeros are not scaled.
     """
     w, h = lengths(x.W), lengths(x.H)
+    root_w, root_h = np.sqrt(w), np.sqrt(h)  # whose product is a number where w·h may be none
     factor = np.ones_like(w)
     if scale == "balanced":
-        np.divide(h, w, out=factor, where=(w > 0) & (h > 0))
-        factor = np.sqrt(factor)
+        np.divide(root_h, root_w, out=factor, where=(w > 0) & (h > 0))
     elif scale == "sum":
         total = to_numpy(x.H.sum(dim=0))
         factor = np.where(total > 0, total, factor)
     if order is not None:
-        share = (w / max(w.max(), _TINY)) * (h / max(h.max(), _TINY))
-        places = np.argsort(-share, kind="stable")
+        places = np.argsort(-root_w * root_h, kind="stable")
         at = torch.from_numpy(places).to(x.W.device)
         x, factor = Factors(*(F.index_select(1, at) for F in x)), factor[places]
     if scale is None:

@@ -28,6 +28,7 @@ from factormer.fitting import (
     reconstruction_error,
     warn_where_it_matters,
 )
+from factormer.kernels.threads import threads
 from factormer.matrix import Dense, Matrix, Sparse
 from factormer.options import (
     Asked,
@@ -199,12 +200,13 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self, X: Any, W: Any = None, H: Any = None,
         mask: Any = None, weights: Any = None, sigma: Any = None,
     ) -> Any:  # fmt: skip
-        X, V = read(self, X, mask, weights, sigma, reset=True)
+        with threads():
+            X, V = read(self, X, mask, weights, sigma, reset=True)
         plan = make_plan(self, V, W, H, getattr(self, "components_", None), self._seed())
         hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
         with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
             watch = all_of(look, None if hooks is None else hooks.look)
-            result = fit(V, replace(plan, watch=watch))
+            result = fit(V, plan, watch)
         x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
         self.result_: Result = replace(result, factors=x, as_given=like(X))
         self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter

@@ -71,7 +71,6 @@ class Plan:
     scale: str | None
     start: Factors | None
     callback: Callable[[Row], object] | None
-    watch: Watch | None = None
 
 
 def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -> Plan:
@@ -151,12 +150,12 @@ def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
 
 
 @torch.no_grad()
-def fit(V: Matrix, plan: Plan) -> Result:
+def fit(V: Matrix, plan: Plan, watch: Watch | None = None) -> Result:
     """The best of the restarts, tidied up."""
     started, best = time.perf_counter(), None
     with threads():
         for init, seed in _restarts(plan):
-            result = _once(V, plan, init, seed, started)
+            result = _once(V, plan, init, seed, started, watch)
             if best is None or result.rmse < best.rmse:
                 best = result
             late = plan.time_limit and time.perf_counter() - started >= plan.time_limit
@@ -175,7 +174,9 @@ def _restarts(plan: Plan) -> Iterator[tuple[Any, int]]:
         yield ("random" if plan.init in _DETERMINED else plan.init), int(seed)
 
 
-def _once(V: Matrix, plan: Plan, init: Any, seed: int, started: float) -> Result:
+def _once(
+    V: Matrix, plan: Plan, init: Any, seed: int, started: float, watch: Watch | None
+) -> Result:
     start = plan.start if init == "custom" else None
     left = None
     if plan.time_limit is not None:
@@ -197,7 +198,7 @@ def _once(V: Matrix, plan: Plan, init: Any, seed: int, started: float) -> Result
         regularize_W=plan.on_w.terms,
         regularize_H=plan.on_h.terms,
         symmetric=plan.symmetric,
-        watch=plan.watch,
+        watch=watch,
     )
     return replace(result, status=Status.CONVERGED) if plan.on_h.is_settled else result
 

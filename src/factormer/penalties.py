@@ -228,10 +228,10 @@ class Penalties:
     @staticmethod
     def of(given: Any, name: str = "regularize") -> Penalties:
         """From none, one or several."""
-        if given is None:
-            return Penalties()
         several = isinstance(given, list | tuple)
-        terms = tuple(given) if several else (given,)
+        terms = () if given is None else tuple(given) if several else (given,)
+        if not terms:
+            return Penalties()
         for term in terms:
             if not isinstance(term, Penalty):
                 raise ValueError(

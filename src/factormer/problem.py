@@ -50,7 +50,7 @@ class Problem:
         mean = self.mean()
         if not bool(mean.all()):
             mean = torch.where(mean > 0, mean, torch.ones_like(mean))
-        return Problem(self.V.scaled(1 / mean), self.rank), mean
+        return Problem(self.V.scaled(mean.reciprocal()), self.rank), mean
 
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² for little, from (VH, HᵀH), which a solver that has just updated W knows.

@@ -71,7 +71,7 @@ class Result:
     @property
     def n_iter(self) -> int:
         """Outer iterations made."""
-        return self.trace.last.iteration
+        return len(self.trace) - 1
 
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
@@ -116,6 +116,8 @@ class TimeBudget:
 
 def any_of(*rules: StopRule) -> StopRule:
     """Stop as soon as one of the rules says so; the first named one gives the status."""
+    if len(rules) == 1:
+        return rules[0]
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
         return next((status for r in rules if (status := r(problem, x, trace))), None)
@@ -222,7 +224,7 @@ def solve(
                     if verdict := stop(problem, state.factors, trace):
                         status = verdict
                         break
-                t = trace.last.iteration
+                t = len(trace) - 1
                 if t >= max_iter:
                     break
                 tick = _now(problem)
@@ -284,7 +286,7 @@ def solve_in_stages(
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
     error = result.error
-    if not stage.exact or bool(error.isinf().any()):
+    if not stage.exact or bool((error == torch.inf).any()):
         error = (last.sq_error(x) / last.size()).sqrt()
     return replace(result, factors=x, error=error)
 

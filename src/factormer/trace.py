@@ -74,8 +74,12 @@ class Trace:
 
     def extend(self, rmse: Float[Tensor, "k *b"], seconds: float) -> None:
         """Add a row for each error, one at least, the time having passed evenly."""
-        _ = self.rows  # so that there is but one bunch
-        self._bunch = (rmse, seconds)
+        rows = self.rows  # so that there is but one bunch
+        if len(rmse) == 1:
+            t, before = self._last_known()
+            rows.append(Row(t + 1, before + seconds, rmse[0]))
+        else:
+            self._bunch = (rmse, seconds)
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""

@@ -184,7 +184,7 @@ def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
 
 def _check_entries(tensor: torch.Tensor, name: str) -> None:
     low, high = _extremes(tensor)
-    if not (np.isfinite(low) and np.isfinite(high)):
+    if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~tensor.isfinite()).sum())
         raise ValueError(
             f"{name} has {bad} entries that are NaN or infinite; all must be finite: "

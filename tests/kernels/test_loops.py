@@ -10,9 +10,9 @@ from numba.core.dispatcher import Dispatcher
 from torch import Tensor
 
 from factormer import kernels
-from factormer.accelerate.base import RestartedState
+from factormer.accelerate.base import Resumable
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.accelerate.her import HER
+from factormer.accelerate.her import HER, Leapt
 from factormer.factors import Factors
 from factormer.kernels import _loaded, compiled, loops
 from factormer.matrix import Dense, LowRank, Matrix, Normal, Sparse
@@ -136,7 +136,7 @@ def draw_problem(rng: torch.Generator, V: Matrix | None = None) -> tuple[Problem
     return Problem(V, 4), Factors(draw(rng, m, 4), draw(rng, n, 4))
 
 
-def assert_same(a: RestartedState, b: RestartedState, atol: float = 1e-9) -> None:
+def assert_same(a: Resumable, b: Resumable, atol: float = 1e-9) -> None:
     pairs = [(a.factors, b.factors), (a.inner.factors, b.inner.factors), (a.memory, b.memory)]
     for x, y in (pair for xs, ys in pairs for pair in zip(xs, ys, strict=True)):
         torch.testing.assert_close(x, y, rtol=atol, atol=atol)
@@ -167,6 +167,25 @@ def test_leaps_go_on_from_each_other_and_from_steps(rng):
         assert len(some) == n_iter
     torch.testing.assert_close(some, errors[-6:], rtol=1e-9, atol=1e-9)
     assert_same(state, whole)
+
+
+@torch.no_grad()
+def test_steps_go_on_from_leaps(rng):
+    solver, (problem, x0) = HER(), draw_problem(rng)
+    leapt, _ = solver.leap(problem, solver.init(problem, x0), 7)
+    assert isinstance(leapt, Leapt)
+    *_, expected = islice(iterate(problem, solver, x0), 9)
+    assert_same(solver.step(problem, leapt), expected)
+    assert_same(solver.adopt(problem, leapt, x0), solver.init(problem, x0))
+
+
+@torch.no_grad()
+def test_leap_is_on_the_problem_it_is_given(rng):
+    solver, (problem, x0) = HER(), draw_problem(rng)
+    other = Problem(Dense(draw(rng, 30, 20)), 4)
+    state, _ = solver.leap(problem, solver.init(problem, x0), 5)
+    leapt, _ = solver.leap(other, state, 1)
+    assert_same(leapt, solver.step(other, state))
 
 
 @torch.no_grad()

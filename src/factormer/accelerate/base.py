@@ -135,7 +135,25 @@ class RestartedState(NamedTuple):
 
     def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² at the point."""
-        return problem.sq_error(self.factors) if self.error.isinf().any() else self.error
+        unknown = bool((self.error == torch.inf).any())
+        return problem.sq_error(self.factors) if unknown else self.error
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """What a restarted solver goes on from: a `RestartedState`, or what looks like one."""
+
+    @property
+    def factors(self) -> Factors: ...
+    @property
+    def error(self) -> Float[Tensor, "*b"]: ...
+    @property
+    def plain(self) -> Bool[Tensor, "*b"]: ...
+    @property
+    def inner(self) -> Any: ...
+    @property
+    def memory(self) -> Any: ...
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]: ...
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,7 @@ class Judged(ABC):
     def init(self, problem: Problem, x0: Factors) -> RestartedState:
         return self._at(problem, x0, self.solver.init(problem, x0))
 
-    def step(self, problem: Problem, state: RestartedState) -> RestartedState:
+    def step(self, problem: Problem, state: Resumable) -> RestartedState:
         inner = self.solver.step(problem, state.inner)
         error = inner.sq_error(problem)
         rose = ~(error <= state.error)  # or is no number
@@ -182,7 +200,7 @@ class Judged(ABC):
             self.judged(memory, rose),
         )
 
-    def adopt(self, problem: Problem, state: RestartedState, x: Factors) -> RestartedState:
+    def adopt(self, problem: Problem, state: Resumable, x: Factors) -> RestartedState:
         return self._at(problem, x, self.solver.adopt(problem, state.inner, x))
 
     def _at(self, problem: Problem, x: Factors, inner: Any) -> RestartedState:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.base import Restarted, RestartedState
+from factormer.accelerate.anyrank import AnyRank, Memory
+from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.accelerate.moves import Moves
 from factormer.factors import Factors
 from factormer.matrix import Dense, LowRank
 from factormer.problem import RESOLVED, Problem
-from factormer.solvers.hals import FLAT, HALS
+from factormer.solvers.hals import FLAT, HALS, HALSState
 
 _SMALL = 6e6  # multiplications of an iteration up to which Python would be most of its cost
 
@@ -31,25 +32,19 @@ class HER(Restarted):
     accelerator: Extrapolation = field(default_factory=Extrapolation)
 
     def leap(
-        self, problem: Problem, state: RestartedState, n_iter: int
-    ) -> tuple[RestartedState, Float[Tensor, " n"]]:
+        self, problem: Problem, state: Resumable, n_iter: int
+    ) -> tuple[Resumable, Float[Tensor, " n"]]:
         """The state after up to `n_iter` steps at once, compiled, and the error after each.
 
         None are made where the problem is not small, or not one matrix on a CPU, or where numba is
         absent; fewer where the error is so small that it has to be computed from V itself.
         """
-        loops = kernels.compiled()
-        if loops is None or not _is_small(problem, state):
+        loops, run = kernels.compiled(), _Run.of(problem, state, self.accelerator)
+        if loops is None or run is None:
             return state, torch.empty(0)
-        run = _Run.of(problem, state, self.accelerator)
-        numbers = np.array([float(v) for v in (*state.memory, state.error, state.plain)])
         errors = np.empty(n_iter)
-        done = loops.extrapolated()(*run.points, run.options, numbers, errors, *run.scratch)
-        beta, last, bound, error, plain = torch.from_numpy(numbers).unbind()
-        memory = _momentum(beta, last, bound, problem.V.dtype)
-        x, y = run.ends(problem)
-        inner = self.solver.adopt(problem, state.inner, y)
-        return RestartedState(x, error, plain > 0, inner, memory), torch.from_numpy(errors[:done])
+        done = loops.extrapolated()(*run.points, run.options, run.numbers, errors, *run.scratch)
+        return Leapt(run, _momentum), torch.from_numpy(errors[:done])
 
 
 @dataclass(frozen=True)
@@ -60,95 +55,151 @@ class LearnedHER(Restarted):
     accelerator: AnyRank
 
     def leap(
-        self, problem: Problem, state: RestartedState, n_iter: int
-    ) -> tuple[RestartedState, Float[Tensor, " n"]]:
+        self, problem: Problem, state: Resumable, n_iter: int
+    ) -> tuple[Resumable, Float[Tensor, " n"]]:
         """As `HER.leap`."""
-        compiled, memory = kernels.any_rank(), state.memory
-        if compiled is None or not _is_small(problem, state):
+        compiled, run = kernels.any_rank(), _Run.of(problem, state, self.accelerator.momentum)
+        if compiled is None or run is None:
             return state, torch.empty(0)
-        run = _Run.of(problem, state, self.accelerator.momentum)
-        counts = (memory.age, memory.t, memory.strikes)
-        numbers = (*memory.momentum, state.error, state.plain, *counts)
-        numbers, errors = np.array([float(v) for v in numbers]), np.empty(n_iter)
+        errors = np.empty(n_iter)
         options = np.append(run.options, [self.accelerator.patience, self.accelerator.memory])
-        older = [_side_by_side(Factors(*pair)) for pair in zip(memory.W, memory.H, strict=True)]
         r, (sizes, weights) = problem.rank, self.accelerator.packed
         sums, gram = np.empty((2, compiled.N_PRODUCTS, r)), np.empty((2, r, r))
         room = compiled.room(r, sizes)
         done = compiled.iterations()(
-            *(*run.points, options, numbers, errors, *run.scratch, *older),
+            *(*run.points, options, run.numbers, errors, *run.scratch, *run.older),
             *(sums, gram, np.empty(5), sizes, weights, *room),
         )
-        beta, last, bound, error, plain, *counts = torch.from_numpy(numbers).unbind()
-        x, y = run.ends(problem)
-        dtype = problem.V.dtype
-        parts = [_apart(F, problem.V.shape[0], dtype) for F in older]
-        after = memory._replace(
-            momentum=_momentum(beta, last, bound, dtype),
-            proposed=y,
-            W=Moves(*(F.W for F in parts)),
-            H=Moves(*(F.H for F in parts)),
-            **dict(zip(("age", "t", "strikes"), (c.to(dtype) for c in counts), strict=True)),
-        )
-        inner = self.solver.adopt(problem, state.inner, y)
-        return RestartedState(x, error, plain > 0, inner, after), torch.from_numpy(errors[:done])
+        return Leapt(run, _memory), torch.from_numpy(errors[:done])
 
 
 class _Run(NamedTuple):
-    """What the compiled iterations take: V and the points, options, and scratch."""
+    """What the compiled iterations take: V and the points, numbers, options, and scratch."""
 
-    points: tuple[Any, ...]
+    problem: Problem
+    x: np.ndarray  # the point kept, and the proposal: [Wᵀ, Hᵀ] by rows, in float64
+    y: np.ndarray
+    numbers: np.ndarray  # β, the one before it, its bound, the error, plain or not; and ages
+    older: list[np.ndarray]  # moves before the last, as x
+    sweeps: np.ndarray
     options: np.ndarray
     scratch: Any
 
     @classmethod
-    def of(cls, problem: Problem, state: RestartedState, rates: Extrapolation) -> _Run:
-        V, r = problem.V, problem.rank
-        assert isinstance(V, Dense | LowRank)
-        (*U, right), (*Z, right_T) = V.chain
-        empty = np.empty((0, 0))
-        x = _side_by_side(state.factors)
-        y = x.copy() if state.plain else _side_by_side(state.inner.factors)
-        short = np.empty((r, U[0].shape[1])) if U else empty
-        points = (
-            *(right, right_T, *(U or [empty]), *(Z or [empty]), short, V.shape[0]),
-            *(x, y, np.empty_like(x), np.empty_like(x), np.empty((r, r)), np.empty((r, r))),
-            np.array([int(state.inner.sweeps_h), int(state.inner.sweeps_w)]),
-        )
+    def of(cls, problem: Problem, state: Resumable, rates: Extrapolation) -> _Run | None:
+        """From a state; None where a step in torch is as good."""
+        if isinstance(state, Leapt) and state.run.problem is problem:
+            return state.run.copied()
+        loops = kernels.compiled()
+        if loops is None or not _is_small(problem, state.inner):
+            return None
+        x, older, memory = _side_by_side(state.factors), [], state.memory
+        numbers = [*state.memory, state.error, state.plain]
+        if isinstance(memory, Memory):
+            moves = zip(memory.W, memory.H, strict=True)
+            older = [_side_by_side(Factors(*pair)) for pair in moves]
+            counts = (memory.age, memory.t, memory.strikes)
+            numbers = [*memory.momentum, state.error, state.plain, *counts]
         growth = (rates.eta, rates.gamma, rates.gamma_bound)
         digits = (RESOLVED[torch.float64], FLAT[torch.float64])
-        loops = kernels.compiled()
-        assert loops is not None
         return cls(
-            points,
-            np.array([*growth, float(V.sq_norm()), *digits]),
-            loops.Scratch.of(r, np.float64),
+            problem,
+            x,
+            x.copy() if state.plain else _side_by_side(state.inner.factors),
+            np.array([float(v) for v in numbers]),
+            older,
+            np.array([int(state.inner.sweeps_h), int(state.inner.sweeps_w)]),
+            np.array([*growth, float(problem.V.sq_norm()), *digits]),
+            loops.Scratch.of(problem.rank, np.float64),
         )
 
-    def ends(self, problem: Problem) -> tuple[Factors, Factors]:
-        """The point kept and the proposal, once the iterations are made."""
-        m, dtype = problem.V.shape[0], problem.V.dtype
-        return _apart(self.points[6], m, dtype), _apart(self.points[7], m, dtype)
+    def copied(self) -> _Run:
+        """The same with arrays of its own, as far as iterations write more than scratch."""
+        x, y, numbers = self.x.copy(), self.y.copy(), self.numbers.copy()
+        older = [F.copy() for F in self.older]
+        return self._replace(x=x, y=y, numbers=numbers, older=older)
+
+    @property
+    def points(self) -> tuple[Any, ...]:
+        """V, the points and room for new ones, in the order of `kernels.loops`."""
+        V, r, empty = self.problem.V, self.problem.rank, np.empty((0, 0))
+        assert isinstance(V, Dense | LowRank)
+        (*U, right), (*Z, right_T) = V.chain
+        short = np.empty((r, U[0].shape[1])) if U else empty
+        new, F, G, G_W = *(np.empty_like(self.x) for _ in range(2)), *np.empty((2, r, r))
+        return (
+            *(right, right_T, *(U or [empty]), *(Z or [empty]), short, V.shape[0]),
+            *(self.x, self.y, new, F, G, G_W, self.sweeps),
+        )
+
+    def apart(self, F: np.ndarray) -> Factors:
+        """The point that is held side by side, as tensors."""
+        m, both = self.problem.V.shape[0], torch.from_numpy(F).to(self.problem.V.dtype).mT
+        return Factors(both[:m], both[m:])
 
 
-def _is_small(problem: Problem, state: RestartedState) -> bool:
+@dataclass(frozen=True, eq=False)
+class Leapt:
+    """A `RestartedState` as compiled iterations leave it, and take it up again.
+
+    Its parts become tensors when they are asked for: most leaps go on from another.
+    """
+
+    run: _Run
+    recall: Callable[[_Run], Any]
+
+    @property
+    def factors(self) -> Factors:
+        """The last point kept."""
+        return self.run.apart(self.run.x)
+
+    @property
+    def error(self) -> Float[Tensor, ""]:
+        """Its error."""
+        return torch.tensor(self.run.numbers[3])
+
+    @property
+    def plain(self) -> Bool[Tensor, ""]:
+        """Whether the proposal is the point itself."""
+        return torch.tensor(self.run.numbers[4] > 0)
+
+    @property
+    def inner(self) -> HALSState:
+        """The state of HALS, at the proposal."""
+        sweeps_h, sweeps_w = torch.from_numpy(self.run.sweeps)
+        return HALSState(self.run.apart(self.run.y), sweeps_h, sweeps_w)
+
+    @property
+    def memory(self) -> Any:
+        """What the accelerator knows."""
+        return self.recall(self.run)
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
+        """‖W Hᵀ − V‖² at the point."""
+        return self.error
+
+
+def _momentum(run: _Run) -> Momentum:
+    return Momentum(*torch.from_numpy(run.numbers[:3]).to(run.problem.V.dtype))
+
+
+def _memory(run: _Run) -> Memory:
+    parts = [run.apart(F) for F in run.older]
+    W, H = Moves(*(F.W for F in parts)), Moves(*(F.H for F in parts))
+    counts = torch.from_numpy(run.numbers[5:]).to(run.problem.V.dtype)
+    return Memory(_momentum(run), run.apart(run.y), W, H, *counts)
+
+
+def _is_small(problem: Problem, state: HALSState) -> bool:
     V, r = problem.V, problem.rank
     if not isinstance(V, Dense | LowRank) or len(V.shape) != 2 or V.device.type != "cpu":
         return False
     m, n = V.shape
-    sweeps = n * int(state.inner.sweeps_h) + m * int(state.inner.sweeps_w)
+    sweeps = n * int(state.sweeps_h) + m * int(state.sweeps_w)
     return 2 * r * float(V.work()) + r * r * sweeps <= _SMALL
-
-
-def _momentum(beta: Tensor, last: Tensor, bound: Tensor, dtype: torch.dtype) -> Momentum:
-    return Momentum(beta.to(dtype), last.to(dtype), bound.to(dtype))
 
 
 def _side_by_side(x: Factors) -> np.ndarray:
     """[Wᵀ, Hᵀ] by rows, in float64."""
-    return torch.cat([x.W.mT, x.H.mT], dim=1).double().contiguous().numpy()
-
-
-def _apart(F: np.ndarray, m: int, dtype: torch.dtype) -> Factors:
-    both = torch.from_numpy(F).to(dtype).mT
-    return Factors(both[:m], both[m:])
+    both = np.empty((x.W.shape[1], len(x.W) + len(x.H)))
+    return np.concatenate([x.W.mT.numpy(), x.H.mT.numpy()], axis=1, out=both)

@@ -99,27 +99,31 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
     for first in range(start, stop, _LANES):
         width = min(_LANES, stop - first)
         lanes = (width + 7) // 8 * 8
-        for j in range(width):
-            for c in range(r):
-                f[c, j] = Ft[c, first + j] * g[c, padded]
-                x[c, j] = max(Xt[c, first + j], 0)
+        for c in range(r):
+            F_c, X_c, f_c, x_c, scale = Ft[c, first:], Xt[c, first:], f[c], x[c], g[c, padded]
+            for j in range(width):
+                f_c[j] = F_c[j] * scale
+                x_c[j] = max(X_c[j], 0)
         for _ in range(n_sweeps):
             for c in range(r):
                 if g[c, padded] == 0:
                     continue
                 f_c, g_c, x_c = f[c], g[c], x[c]
-                for j in range(lanes):
-                    best[j] = f_c[j]
                 for k in range(0, padded, 4):
                     g0, g1, g2, g3 = g_c[k], g_c[k + 1], g_c[k + 2], g_c[k + 3]
                     x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-                    for j in range(lanes):
-                        best[j] -= (x0[j] * g0 + x1[j] * g1) + (x2[j] * g2 + x3[j] * g3)
+                    if k == 0:  # a pass less than to copy f_c first
+                        for j in range(lanes):
+                            best[j] = f_c[j] - (x0[j] * g0 + x1[j] * g1) - (x2[j] * g2 + x3[j] * g3)
+                    else:
+                        for j in range(lanes):
+                            best[j] -= (x0[j] * g0 + x1[j] * g1) + (x2[j] * g2 + x3[j] * g3)
                 for j in range(lanes):
                     x_c[j] = max(best[j], 0)
-        for j in range(width):
-            for c in range(r):
-                out[c, first + j] = x[c, j]
+        for c in range(r):
+            out_c, x_c = out[c, first:], x[c]
+            for j in range(width):
+                out_c[j] = x_c[j]
 
 
 @once
@@ -137,20 +141,32 @@ _sweep = jit(inner=True)(_sweeps)
 
 @jit(inner=True)
 def _multiply(A, a, B, out, o):
-    """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out."""
-    k, n = B.shape
+    """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out.
+
+    Two rows of A at a time, so that what is read of B serves both; the last of an odd number of
+    rows is done with the one before it once more.
+    """
+    (k, n), r = B.shape, len(A)
     even = k // 4 * 4
-    for c in range(len(A)):
-        weights, row = A[c, a : a + k], out[c, o : o + n]
+    for pair in range(0, r, 2):
+        c, d = max(min(pair, r - 2), 0), min(pair + 1, r - 1)
+        v, w = A[c, a : a + k], A[d, a : a + k]
+        out_c, out_d = out[c, o : o + n], out[d, o : o + n]
         for j in range(n):
-            row[j] = 0
+            out_c[j] = out_d[j] = 0
         for i in range(0, even, 4):
-            w0, w1, w2, w3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+            B0, B1, B2, B3 = B[i], B[i + 1], B[i + 2], B[i + 3]
+            v0, v1, v2, v3 = v[i], v[i + 1], v[i + 2], v[i + 3]
+            w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
             for j in range(n):
-                row[j] += (w0 * B[i, j] + w1 * B[i + 1, j]) + (w2 * B[i + 2, j] + w3 * B[i + 3, j])
+                p = out_c[j] + ((v0 * B0[j] + v1 * B1[j]) + (v2 * B2[j] + v3 * B3[j]))
+                q = out_d[j] + ((w0 * B0[j] + w1 * B1[j]) + (w2 * B2[j] + w3 * B3[j]))
+                out_c[j], out_d[j] = p, q
         for i in range(even, k):
+            v0, w0, B0 = v[i], w[i], B[i]
             for j in range(n):
-                row[j] += weights[i] * B[i, j]
+                p, q = out_c[j] + v0 * B0[j], out_d[j] + w0 * B0[j]
+                out_c[j], out_d[j] = p, q
 
 
 @jit(inner=True)

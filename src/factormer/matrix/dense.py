@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import torch
@@ -62,9 +62,10 @@ class Dense:
         if self.stored.dim() > 2:
             return self.entries.double().square().sum(dim=(-2, -1))
         c = 1.0 if self.scale is None else self.scale
-        blocks = self.stored.split(max(1, 2**16 // self.shape[1]))  # each stays in the cache
+        m, size = self.shape[0], max(1, 2**16 // self.shape[1])  # of blocks that stay in the cache
+        blocks = (self.stored[start : start + size] for start in range(0, m, size))
         flat = ((block.double() * c).flatten() for block in blocks)
-        return torch.stack([block.dot(block) for block in flat]).sum()
+        return reduce(torch.add, [block.dot(block) for block in flat])
 
     def work(self) -> float | Float[Tensor, "*b"]:
         """The multiplications that a product with one column takes."""
@@ -104,11 +105,18 @@ class Dense:
 
     def total(self) -> Float[Tensor, "*b"]:
         """The sum of all entries."""
+        return self._total
+
+    @cached_property
+    def _total(self) -> Float[Tensor, "*b"]:
         return self.entries.sum(dim=(-2, -1))
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
         """The matrix c·V."""
-        return replace(self, scale=c if self.scale is None else c * self.scale)
+        other = replace(self, scale=c if self.scale is None else c * self.scale)
+        if "_total" in self.__dict__:
+            other.__dict__["_total"] = c * self.total()
+        return other
 
     def to(self, dtype: torch.dtype) -> Dense:
         """The matrix in another precision; its norm is that of the numbers stored."""
