@@ -131,7 +131,7 @@ def paper(cases: list[Case], n_iter: int) -> list[dict[str, Any]]:
             k = 10 * n_iter if engine == "AO-ADMM" else n_iter
             start: dict[str, Any] = {"init": "nndsvd", "tol": 0.0}
             results = [factormer.factorize(V, 10, max_iter=k, **start, **options) for V in matrices]
-            row[engine] = float(np.median([result.rmse for result in results]))
+            row[engine] = float(np.median([float(result.rmse) for result in results]))
             say(f"{name}, {engine}, iteration {k}: {row[engine]:.5f}")
         rows.append(row)
     return rows

@@ -74,9 +74,11 @@ def test_penalties(options):
 def test_unknown_entries_and_weights():
     V = data()
     known = torch.rand(V.shape, generator=torch.Generator().manual_seed(1)) > 0.2
-    for options in ({"mask": known}, {"weights": known.double() + 0.5}):
+    choices: list[dict[str, Any]] = [{"mask": known}, {"weights": known.double() + 0.5}]
+    for options in choices:
+        moved: dict[str, Any] = {name: value.cuda() for name, value in options.items()}
         here = factorize(V, 5, init="random", **options)
-        there = factorize(V.cuda(), 5, init="random", **{k: v.cuda() for k, v in options.items()})
+        there = factorize(V.cuda(), 5, init="random", **moved)
         assert there.rmse == pytest.approx(here.rmse, rel=0.05)
     agree(torch.where(known, V, torch.nan), init="random", rel=0.05)
 

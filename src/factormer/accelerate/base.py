@@ -173,7 +173,7 @@ class Judged(ABC):
 
     @abstractmethod
     def proposal(
-        self, problem: Problem, state: RestartedState, stepped: Any, x: Factors
+        self, problem: Problem, state: Resumable, stepped: Any, x: Factors
     ) -> tuple[Factors, Any]:
         """Where to go on from x, after the solver's state `stepped`, and what to remember."""
 
@@ -221,7 +221,7 @@ class Restarted(Judged):
         return self.accelerator.init(problem, x0)
 
     def proposal(
-        self, problem: Problem, state: RestartedState, stepped: Any, x: Factors
+        self, problem: Problem, state: Resumable, stepped: Any, x: Factors
     ) -> tuple[Factors, Any]:
         return self.accelerator.propose(problem, state.memory, before=state.factors, stepped=x)
 

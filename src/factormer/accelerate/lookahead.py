@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Bool
 from torch import Tensor
 
-from factormer.accelerate.base import Adaptive, Judged, RestartedState
+from factormer.accelerate.base import Adaptive, Judged, Resumable
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.factors import Factors
@@ -65,7 +65,7 @@ class Lookahead(Judged):
         return Ahead(x0, 0, 0, 1, self.accelerator.init(problem, x0), resting)
 
     def proposal(
-        self, problem: Problem, state: RestartedState, stepped: HALSState, x: Factors
+        self, problem: Problem, state: Resumable, stepped: HALSState, x: Factors
     ) -> tuple[Factors, Ahead]:
         last: Ahead = state.memory
         if x is not stepped.factors:  # the step was refused
@@ -83,7 +83,7 @@ class Lookahead(Judged):
         return memory._replace(memory=self.accelerator.judged(memory.memory, rose), resting=resting)
 
     def _at_rest(
-        self, problem: Problem, state: RestartedState, x: Factors, now: Ahead
+        self, problem: Problem, state: Resumable, x: Factors, now: Ahead
     ) -> tuple[Factors, Ahead]:
         if self.resting is None:
             before = state.memory.factors
@@ -92,9 +92,7 @@ class Lookahead(Judged):
         y, resting = self.resting.propose(problem, now.resting, before=state.factors, stepped=x)
         return y, now._replace(made=0, resting=resting)
 
-    def _ahead(
-        self, problem: Problem, state: RestartedState, stepped: HALSState
-    ) -> tuple[Factors, int]:
+    def _ahead(self, problem: Problem, state: Resumable, stepped: HALSState) -> tuple[Factors, int]:
         """Where the iterations on V̂ end that pay, and how many they are."""
         assert stepped.read is not None
         assert stepped.known is not None
