@@ -15,6 +15,7 @@ from factormer import presets
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
+from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.factors import Factors
 from factormer.initialize import Given, Initializer
 from factormer.kernels import newton_rows
@@ -52,7 +53,7 @@ _EXACT, _PATIENCE = 1e-8, 500  # fall of the projected gradient, and iterations,
 _HEAVY = 2e7  # multiplications of a half-step from which float32 is worth its compilation
 
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
-    "newton": lambda: Restarted(Newton(), Extrapolation()),
+    "newton": ExtrapolatedNewton,
     "mu": Multiplicative,
     "mu-extrapolated": lambda: Restarted(Multiplicative(floor=1e-10), Extrapolation()),
     "hals": lambda: Restarted(ElasticHALS(), Extrapolation()),
@@ -217,6 +218,7 @@ def run(
     started: float,
     callback: Callable[[Row], object] | None,
     watch: Watch | None,
+    stride: int,
 ) -> Result:
     """Solve, in the unit of V."""
     beta = problem.divergence.beta if isinstance(problem, Objective) else 2.0
@@ -243,7 +245,7 @@ def run(
         stages,
         x0,
         started=started,
-        stride=1 if watch else 10,
+        stride=stride,
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
     return replace(
