@@ -25,7 +25,7 @@ class ExtrapolatedNewton(Restarted):
     """Newton steps, extrapolated with restart (Ang & Gillis, 2019)."""
 
     solver: Newton = field(default_factory=Newton)
-    accelerator: Extrapolation = field(default_factory=lambda: Extrapolation(gamma=1.1))
+    accelerator: Extrapolation = field(default_factory=Extrapolation)
 
     def leap(
         self, problem: Problem, state: RestartedState, n_iter: int
