@@ -93,8 +93,9 @@ def solver(name: str, problem: Objective) -> Solver[Any]:
         )
     if name == "newton" and newton_rows() is None:
         raise ValueError("solver='newton' needs numba: pip install numba, or use solver='mu'")
-    if name == "newton" and is_plain_kullback(problem):
-        return ExtrapolatedNewton(accelerator=_BOLD)
+    if name == "newton" and is_plain_kullback(problem) and len(problem.V.shape) == 2:
+        small = float(problem.V.work()) <= _SMALL
+        return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), _BOLD)
     return SOLVERS[name]()
 
 

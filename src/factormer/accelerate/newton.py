@@ -13,6 +13,7 @@ from factormer import kernels
 from factormer.accelerate.base import Restarted, RestartedState
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.factors import Factors
+from factormer.kernels.threads import scratch
 from factormer.objective import Objective
 from factormer.problem import Problem
 from factormer.solvers.newton import Newton, is_plain_kullback
@@ -46,7 +47,7 @@ class ExtrapolatedNewton(Restarted):
         options = np.array([self.solver.options(on, r) for on in (problem.on_h, problem.on_w)])
         numbers = np.array([float(v) for v in (*state.memory, state.error, state.plain)])
         base, errors = np.empty((max(m, n), r)), np.empty(n_iter)
-        room = loops.Room.of(max(m, n), r, np.float64)
+        room = scratch(loops.Room.of, max(m, n), r, np.float64)
         loops.iterations()(
             *data, x, y, np.empty_like(x), base, np.empty(r), rates, options, numbers, errors, *room
         )

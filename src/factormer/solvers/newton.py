@@ -12,7 +12,7 @@ from torch import Tensor
 
 from factormer import kernels
 from factormer.factors import Factors
-from factormer.kernels.threads import share
+from factormer.kernels.threads import scratch, share
 from factormer.matrix import Dense
 from factormer.objective import Objective
 from factormer.penalties import Penalties
@@ -99,7 +99,7 @@ class Newton:
         losses = np.zeros(n)
 
         def some(a: int, b: int) -> None:
-            room = loops.Room.of(m, r, dtype)
+            room = scratch(loops.Room.of, max(m, n), r, dtype)
             losses[a] = kernel(*fixed, X, out, a, b, options, wants_loss, *room)
 
         share(some, n, work=m * n * r * r // 2)
@@ -118,12 +118,13 @@ class Newton:
         fill = at.complete and bool(len(at.columns) or not len(at.values)) and beta != 1
         model = (beta, *_weights(problem.on_h), linear, self.near, self.n_steps, self.n_sweeps)
         options = np.array([*model, fill, wants_loss, *_held(problem.on_h, r)])
-        kernel, width = loops.newton(dtype), len(W) if fill else at.widest
+        kernel = loops.newton(dtype)
+        width = max(len(W), n) if fill else max(at.widest, problem.entries.widest)
         fixed = (B.numpy(), B.mT.contiguous().view(-1).numpy(), B.sum(dim=0).numpy())
         cuts, losses = at.cuts, np.zeros(len(at.cuts))
 
         def some(a: int, b: int) -> None:
-            room = _Room.of(r, width, dtype)
+            room = scratch(_Room.of, r, width, dtype)
             arrays = (at.starts, at.columns, at.values, at.weights, *fixed, X, out)
             losses[a] = kernel(*arrays, cuts[a], cuts[b], options, *room)
 
