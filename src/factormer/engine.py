@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from factormer import general, presets
-from factormer.accelerate.base import Restarted
+from factormer.accelerate.base import Judged
 from factormer.accelerate.tournament import Tournament
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
@@ -180,13 +180,13 @@ def factorize(
         return replace(result, as_given=like(V))
     problem, mean = Problem(matrix, rank).normalized()
     check_mean(mean)
-    engine = presets.solver(solver, accelerator, matrix)
+    engine = presets.solver(solver, accelerator, problem)
     if watch is not None:
         rules.append(watched(watch, mean, mean))
     with torch.no_grad(), threads():
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, engine, max_iter, any_of(*rules))]
-        if solver == "auto" and isinstance(engine, Restarted) and not presets.is_network(init):
+        if solver == "auto" and isinstance(engine, Judged) and not presets.is_network(init):
             single = presets.in_single_precision(problem)
             if single is not None:
                 stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))
@@ -194,7 +194,7 @@ def factorize(
             if coarse is not None:
                 sketched, n_iter = coarse
                 rule = any_of(*rules, Stalled())
-                on_sketch = presets.solver(solver, accelerator, sketched.V)
+                on_sketch = presets.solver(solver, accelerator, sketched)
                 stages.insert(0, Stage(sketched, on_sketch, n_iter, rule, exact=False))
         first = stages[0].problem
         start = presets.initializer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, LearnedHER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
+from factormer.accelerate.lookahead import Lookahead
 from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
@@ -28,6 +30,7 @@ from factormer.solvers.multiplicative import Multiplicative
 
 ANY_RANK = "any-rank"  # the network that "auto" uses
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
+    "ahead": Lookahead,
     "ao-admm": AOADMM,
     "ao-admm-trace": TraceAOADMM,
     "hals": HALS,
@@ -50,6 +53,7 @@ _WORTH = 1.5  # times the multiplications that a sketch costs, which it must sav
 _HEAVY = 2e6  # multiplications of a product from which float32 is faster
 _REPAYS = 300.0  # entries of V for each row and column, from which a network repays its time
 _LONG = 1_000_000  # entries of V below which there is too little time to save
+_AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
 _POLISH = 4  # iterations on V itself after those on compressed data, if it comes to that
 
 
@@ -95,13 +99,15 @@ def _auto_start(V: Matrix, rank: int) -> str:
     return "rotated" if isinstance(V, LowRank) or m * n > _LARGE else "random"
 
 
-def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
+def solver(name: str, accelerator: str | Path | None, problem: Problem) -> Solver[Any]:
     """The solver of that name, wrapped in the accelerator of that name.
 
-    "auto" is "her", and "her-admm", which is made of matrix products alone, for stacks and on a
-    GPU; with a network for one rank it is "hals" (docs/engine.md). An any-rank network takes the
-    place of the extrapolation in "her" and "her-admm".
+    "auto" is "her"; "ahead" where V is large; "her-admm", which is made of matrix products alone,
+    for stacks and on a GPU; with a network for one rank it is "hals" (docs/engine.md). An any-rank
+    network takes the place of the extrapolation in "her" and "her-admm", and in "ahead" wherever
+    no iterations are made ahead.
     """
+    V = problem.V
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
     if accelerator == "auto":
         accelerator = ANY_RANK if name == "auto" and _repays(V) else None
@@ -113,15 +119,20 @@ def solver(name: str, accelerator: str | Path | None, V: Matrix) -> Solver[Any]:
     any_rank = isinstance(network, AnyRankNetwork)
     if name == "auto":
         products = len(V.shape) > 2 or V.device.type != "cpu"
-        name = ("her-admm" if products else "her") if plain or any_rank else "hals"
+        one = "ahead" if _looks_ahead(problem) else "her"
+        name = ("her-admm" if products else one) if plain or any_rank else "hals"
     if name not in SOLVERS:
         raise ValueError(f"solver is {name!r}; choose one of {_names(['auto', *SOLVERS])}")
+    if name == "ahead" and len(V.shape) > 2:
+        raise ValueError("solver='ahead' serves one matrix; take 'her-admm' for a stack of them")
     chosen = SOLVERS[name]()
     if network is None:
         return chosen
     if isinstance(network, AnyRankNetwork):
         if isinstance(chosen, HER):
             return LearnedHER(chosen.solver, AnyRank(network))
+        if isinstance(chosen, Lookahead):
+            return replace(chosen, resting=AnyRank(network))
         return Restarted(
             chosen.solver if isinstance(chosen, Restarted) else chosen, AnyRank(network)
         )
@@ -138,6 +149,15 @@ def _network(name: str, device: torch.device) -> zoo.Network | AnyRankNetwork:
 @cache
 def _shipped(name: str) -> AnyRankNetwork:
     return zoo.load_any_rank(name)
+
+
+def _looks_ahead(problem: Problem) -> bool:
+    """Whether V is so large that iterations on what its products tell of it cost little."""
+    V, r = problem.V, problem.rank
+    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
+        return False
+    m, n = V.shape
+    return m * n >= _AHEAD * 2 * r * (m + n)
 
 
 def _repays(V: Matrix) -> bool:
@@ -163,7 +183,8 @@ def compressed(
     """
     V, rank = problem.V, problem.rank
     p = rank + OVERSAMPLING
-    n_iter = max_iter - min(_POLISH, (max_iter + 1) // 2)
+    half = (max_iter + 1) // 2
+    n_iter = max_iter - (half if _looks_ahead(problem) else min(_POLISH, half))
     if not isinstance(V, Dense) or len(V.shape) != 2:
         return None
     m, n = V.shape

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from factormer.factors import Factors, where
 from factormer.kernels.threads import threads
 from factormer.matrix import n_entries
 from factormer.problem import Problem
-from factormer.solvers.base import Leaping, Solver
+from factormer.solvers.base import Solver, advance
 from factormer.trace import Row, Trace
 
 
@@ -227,7 +227,7 @@ def solve(
                     break
                 tick = _now(problem)
                 n_iter = 1 if callback else min(stride - t % stride, max_iter - t)
-                state, errors = _advance(problem, solver, state, n_iter)
+                state, errors = advance(problem, solver, state, n_iter)
     except KeyboardInterrupt:
         if not len(trace):
             raise  # there is nothing yet to keep
@@ -287,18 +287,6 @@ def solve_in_stages(
     if not stage.exact or bool(error.isinf().any()):
         error = (last.sq_error(x) / last.size()).sqrt()
     return replace(result, factors=x, error=error)
-
-
-def _advance(
-    problem: Problem, solver: Solver[Any], state: Any, n_iter: int
-) -> tuple[Any, Float[Tensor, "k *b"]]:
-    """Up to `n_iter` iterations at once from a solver that can, one from any other."""
-    if n_iter > 1 and hasattr(solver, "leap"):
-        leapt, errors = cast(Leaping[Any], solver).leap(problem, state, n_iter)
-        if len(errors):
-            return leapt, errors
-    state = solver.step(problem, state)
-    return state, state.sq_error(problem)[None]
 
 
 def _now(problem: Problem) -> float:

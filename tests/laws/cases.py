@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Restarted
+from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Judged, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
+from factormer.accelerate.lookahead import Lookahead
 from factormer.factors import Factors
 from factormer.initialize import NNDSVD, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense
@@ -69,6 +70,8 @@ SOLVERS: dict[str, Solver[Any]] = {
     "HALS": HALS(),
     "HALS-plain": HALS(alpha=0.0),
     "HER": HER(),
+    "Lookahead": Lookahead(),
+    "Lookahead-AnyRank": Lookahead(resting=AnyRank(random_any_rank())),
     "HER-ADMM": Restarted(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
     "AnyRank": Restarted(HALS(alpha=0.0), AnyRank(random_any_rank())),
     "Multiplicative": Multiplicative(),
@@ -95,7 +98,10 @@ DETERMINISTIC = {
     if name not in ("Random", "Rotated", "Merged")
 }
 
+BATCHED = {name: s for name, s in SOLVERS.items() if not isinstance(s, Lookahead)}
+
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
+each_batched_solver = pytest.mark.parametrize("solver", BATCHED.values(), ids=BATCHED.keys())
 each_initializer = pytest.mark.parametrize(
     "initializer", INITIALIZERS.values(), ids=INITIALIZERS.keys()
 )
@@ -180,8 +186,8 @@ def run(solver: Solver[Any], case: Case, n_steps: int = 2) -> list[Factors]:
 
 
 def assume_no_exact_fit(solver: Solver[Any], case: Case) -> None:
-    """At an exact fit, rounding decides whether the error rose, and so where `Restarted` goes."""
-    if isinstance(solver, Restarted):
+    """At an exact fit, rounding decides whether the error rose, and so where `Judged` goes."""
+    if isinstance(solver, Judged):
         errors = [case.problem.sq_error(x) for x in run(solver, case)]
         assume(all((error > 1e-9 * case.problem.V.sq_norm()).all() for error in errors))
 

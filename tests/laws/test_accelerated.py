@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Restarted
+from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Judged
 from factormer.factors import Factors
 from factormer.problem import Problem
 from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
@@ -14,7 +14,7 @@ from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
 PLAIN = {name: s for name, s in SOLVERS.items() if not isinstance(s, Accelerated)}
 each_plain = pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN.keys())
 # Those that drop no momentum when they adopt a point.
-STEADY = {name: s for name, s in PLAIN.items() if not isinstance(s, Restarted)}
+STEADY = {name: s for name, s in PLAIN.items() if not isinstance(s, Judged)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tests.laws.cases import (
     MAX_SIZE,
     assert_close,
     assume_no_exact_fit,
-    each_solver,
+    each_batched_solver,
     generator,
     law,
     pad,
@@ -23,7 +23,7 @@ from tests.laws.cases import (
 SHAPE = (5, 4)
 
 
-@each_solver
+@each_batched_solver
 @law
 @given(a=problems(shape=SHAPE), b=problems(shape=SHAPE), c=problems(shape=SHAPE))
 def test_stack_of_equal_shapes_is_solved_as_its_members(solver, a, b, c):
@@ -36,7 +36,7 @@ def test_stack_of_equal_shapes_is_solved_as_its_members(solver, a, b, c):
             assert_close(Factors(x.W[k], x.H[k]), y)
 
 
-@each_solver
+@each_batched_solver
 @law
 @given(a=problems(), b=problems())
 def test_stack_of_mixed_sizes_is_solved_as_its_members(solver, a, b):
@@ -50,7 +50,7 @@ def test_stack_of_mixed_sizes_is_solved_as_its_members(solver, a, b):
             assert_close(Factors(x.W[k], x.H[k]), expected)
 
 
-@each_solver
+@each_batched_solver
 @law
 @given(case=problems())
 def test_padding_stays_exactly_zero_and_changes_nothing(solver, case):

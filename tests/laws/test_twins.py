@@ -1,11 +1,15 @@
 """How V is stored changes nothing: sparse and factored data give what the dense entries give."""
 
+from dataclasses import replace
+
 import pytest
 import scipy.sparse
 import torch
 from hypothesis import given
 
+from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.her import HER
+from factormer.accelerate.lookahead import Lookahead
 from factormer.matrix import LowRank, Sparse
 from factormer.problem import Problem
 from factormer.solvers.hals import HALS
@@ -21,10 +25,18 @@ from tests.laws.cases import (
     problems,
     run,
 )
+from tests.networks import random_any_rank
 
 # HALS makes more sweeps the more a product costs; here it always makes as many.
 THREE_SWEEPS = HALS(alpha=9.0, max_sweeps=3)
-TWINS = SOLVERS | {"HALS": THREE_SWEEPS, "HER": HER(THREE_SWEEPS)}
+# So does Lookahead with iterations ahead; here it makes them always four at a time.
+FOUR_AHEAD = Lookahead(THREE_SWEEPS, HER(THREE_SWEEPS), n_ahead=4, first=4)
+TWINS = SOLVERS | {
+    "HALS": THREE_SWEEPS,
+    "HER": HER(THREE_SWEEPS),
+    "Lookahead": FOUR_AHEAD,
+    "Lookahead-AnyRank": replace(FOUR_AHEAD, resting=AnyRank(random_any_rank())),
+}
 each_twin = pytest.mark.parametrize("solver", TWINS.values(), ids=TWINS.keys())
 # The signs of singular vectors are free, and Rotated depends on them.
 SIGNLESS = [name for name in INITIALIZERS if name != "Rotated"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -137,8 +138,7 @@ class RestartedState(NamedTuple):
         return problem.sq_error(self.factors) if self.error.isinf().any() else self.error
 
 
-@dataclass(frozen=True)
-class Restarted:
+class Judged(ABC):
     """A solver that begins each iteration at a proposed point, and is judged at its end.
 
     Where the loss rose over a whole iteration, the point from before is kept and the next iteration
@@ -147,7 +147,20 @@ class Restarted:
     """
 
     solver: Solver[Any]
-    accelerator: Adaptive[Any]
+
+    @abstractmethod
+    def memory(self, problem: Problem, x0: Factors) -> Any:
+        """What is known before the first iteration."""
+
+    @abstractmethod
+    def proposal(
+        self, problem: Problem, state: RestartedState, stepped: Any, x: Factors
+    ) -> tuple[Factors, Any]:
+        """Where to go on from x, after the solver's state `stepped`, and what to remember."""
+
+    @abstractmethod
+    def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:
+        """The memory after an iteration that began at a proposal, and raised the loss or not."""
 
     def init(self, problem: Problem, x0: Factors) -> RestartedState:
         return self._at(problem, x0, self.solver.init(problem, x0))
@@ -158,16 +171,14 @@ class Restarted:
         rose = ~(error <= state.error)  # or is no number
         kept = rose & ~(state.plain & error.isfinite())
         x = where(kept, state.factors, inner.factors)
-        proposed, memory = self.accelerator.propose(
-            problem, state.memory, before=state.factors, stepped=x
-        )
+        proposed, memory = self.proposal(problem, state, inner, x)
         y = where(kept, x, proposed)
         return RestartedState(
             x,
             torch.where(kept, state.error, error),
             kept,
             self.solver.adopt(problem, inner, y),
-            self.accelerator.judged(memory, rose),
+            self.judged(memory, rose),
         )
 
     def adopt(self, problem: Problem, state: RestartedState, x: Factors) -> RestartedState:
@@ -177,4 +188,23 @@ class Restarted:
         V = problem.V
         error = torch.full(V.shape[:-2], torch.inf, dtype=torch.float64, device=V.device)
         plain = torch.ones_like(error, dtype=torch.bool)
-        return RestartedState(x, error, plain, inner, self.accelerator.init(problem, x))
+        return RestartedState(x, error, plain, inner, self.memory(problem, x))
+
+
+@dataclass(frozen=True)
+class Restarted(Judged):
+    """A solver whose iterations begin where an accelerator says, and are judged at their end."""
+
+    solver: Solver[Any]
+    accelerator: Adaptive[Any]
+
+    def memory(self, problem: Problem, x0: Factors) -> Any:
+        return self.accelerator.init(problem, x0)
+
+    def proposal(
+        self, problem: Problem, state: RestartedState, stepped: Any, x: Factors
+    ) -> tuple[Factors, Any]:
+        return self.accelerator.propose(problem, state.memory, before=state.factors, stepped=x)
+
+    def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:
+        return self.accelerator.judged(memory, rose)

@@ -2,7 +2,7 @@
 
 from factormer.matrix.base import Matrix, Normal, n_entries, n_rows, turned, zero_padding
 from factormer.matrix.dense import Dense
-from factormer.matrix.lowrank import LowRank, sketch
+from factormer.matrix.lowrank import LowRank, agreeing, sketch
 from factormer.matrix.observed import Observed, stored
 from factormer.matrix.sparse import Sparse
 
@@ -13,6 +13,7 @@ __all__ = [
     "Normal",
     "Observed",
     "Sparse",
+    "agreeing",
     "n_entries",
     "n_rows",
     "sketch",

@@ -15,6 +15,9 @@ from factormer.factors import Factors
 from factormer.matrix.base import Matrix, Normal, inner
 from factormer.matrix.dense import product, row_major
 
+# Eigenvalues of a Gram matrix of unit columns, beside the largest, that count as zero.
+_RANK = {torch.float32: 1e-5, torch.float64: 1e-10}
+
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
@@ -116,6 +119,35 @@ def sketch(V: Matrix, p: int, rng: torch.Generator, *, n_power: int = 1) -> LowR
     Q = orthonormal(Y)
     Z = (V.T @ Q).contiguous()
     return LowRank(Q, Z, (V.sq_norm() - inner(Z, Z)).clamp(min=0))
+
+
+def agreeing(
+    V: Matrix,
+    W: Float[Tensor, "m r"],
+    VtW: Float[Tensor, "n r"],
+    H: Float[Tensor, "n r"],
+    VH: Float[Tensor, "m r"],
+) -> LowRank:
+    """The matrix V̂ of rank 2r that V's products with W and H tell: V̂ᵀW = VᵀW and V̂H = VH.
+
+    V̂ = QQᵀV + (I − QQᵀ)VPPᵀ, with orthonormal Q and P that span W and H, so near (W, H) it is V up
+    to terms of second order: W̃ H̃ᵀ meets V − V̂ only with what both have beyond those spans.
+    """
+    by_W, by_H = _whitening(W), _whitening(H)
+    Q, VtQ, P, VP = W @ by_W, VtW @ by_W, H @ by_H, VH @ by_H
+    across = VtQ.mT @ P  # QᵀVP
+    VP = VP - Q @ across
+    lost = V.sq_norm() - inner(VtQ, VtQ) - inner(VP, VP)
+    return LowRank(torch.cat([Q, VP], 1), torch.cat([VtQ, P], 1), lost.clamp(min=0))
+
+
+def _whitening(W: Float[Tensor, "m r"]) -> Float[Tensor, "r k"]:
+    """C for which the columns of W C are orthonormal and span those of W, up to rounding."""
+    size = W.norm(dim=0).double().clamp(min=torch.finfo(W.dtype).tiny)
+    gram = (W.mT @ W).double() / size[:, None] / size
+    values, vectors = torch.linalg.eigh(gram)
+    clear = values > _RANK[W.dtype] * values[-1]
+    return (vectors[:, clear] / values[clear].sqrt() / size[:, None]).to(W.dtype)
 
 
 def _unit(Y: Float[Tensor, "m p"]) -> Float[Tensor, "m p"]:

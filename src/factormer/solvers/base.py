@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -67,3 +67,18 @@ def iterate(problem: Problem, solver: Solver[Any], x0: Factors) -> Iterator[Any]
     while True:
         yield state
         state = solver.step(problem, state)
+
+
+def advance(
+    problem: Problem, solver: Solver[Any], state: Any, n_iter: int
+) -> tuple[Any, Float[Tensor, "k *b"]]:
+    """Up to `n_iter` iterations at once from a solver that can, one from any other.
+
+    Returns the state after them, and ‖W Hᵀ − V‖² after each.
+    """
+    if n_iter > 1 and hasattr(solver, "leap"):
+        leapt, errors = cast(Leaping[Any], solver).leap(problem, state, n_iter)
+        if len(errors):
+            return leapt, errors
+    state = solver.step(problem, state)
+    return state, state.sq_error(problem)[None]

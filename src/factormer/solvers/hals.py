@@ -68,12 +68,16 @@ def _is_plain(H: Tensor) -> bool:
 
 
 class HALSState(NamedTuple):
-    """The point, the sweeps that its half-steps are worth, and (VH, HᵀH) if known."""
+    """The point, the sweeps that its half-steps are worth, and (VH, HᵀH) if known.
+
+    `read` is the W that the last step began at, and its VᵀW.
+    """
 
     factors: Factors
     sweeps_h: Int[Tensor, "*b"]
     sweeps_w: Int[Tensor, "*b"]
     known: Normal | None = None
+    read: tuple[Float[Tensor, "*b m r"], Float[Tensor, "*b n r"]] | None = None
 
     def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² at the point."""
@@ -99,13 +103,14 @@ class HALS:
 
     def step(self, problem: Problem, state: HALSState) -> HALSState:
         V, (W, H) = problem.V, state.factors
-        H = hals_nnls(V.normal(W), H, n_sweeps=state.sweeps_h)
+        first = V.normal(W)
+        H = hals_nnls(first, H, n_sweeps=state.sweeps_h)
         known = V.T.normal(H)
-        W = hals_nnls(known, W, n_sweeps=state.sweeps_w)  # the same code, by eq. 7
-        return state._replace(factors=Factors(W, H), known=known)
+        after = hals_nnls(known, W, n_sweeps=state.sweeps_w)  # the same code, by eq. 7
+        return state._replace(factors=Factors(after, H), known=known, read=(W, first.VtW))
 
     def adopt(self, problem: Problem, state: HALSState, x: Factors) -> HALSState:
-        return state._replace(factors=x, known=None)
+        return state._replace(factors=x, known=None, read=None)
 
     def n_sweeps(self, V: Matrix, r: int) -> Int[Tensor, "*b"]:
         """Sweeps of an update of H."""

@@ -24,17 +24,8 @@ def make_card(
     version: str = "1",
 ) -> Card:
     """The card of a run: config, data, cost and validation figures."""
-    options = asdict(config)
-    options.pop("model")
-    training = {
-        "data": f"{config.copies} × 15 000 synthetic matrices (app. C), rank {config.model.rank}",
-        "steps": run.step,
-        "finished": run.finished,
-        "seconds": round(run.seconds),
-        "device": device_name(device),
-        "torch": torch.__version__,
-        "options": options,
-    }
+    data = f"{config.copies} × 15 000 synthetic matrices (app. C), rank {config.model.rank}"
+    training = how_trained(data, config, run, device)
     if begun_from is not None:
         training["begun from"] = {"name": begun_from.name, **begun_from.training}
     return Card(config.name, version, config.model, training, figures(config, run.validation))
@@ -49,8 +40,22 @@ def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str
     }
 
 
-def device_name(device: str) -> str:
-    """What a run was made on, for its card."""
+def how_trained(data: str, config: Any, run: Any, device: str) -> dict[str, Any]:
+    """What any card says of its training: the data, the cost, and every option."""
+    options = asdict(config)
+    options.pop("model")
+    return {
+        "data": data,
+        "steps": run.step,
+        "finished": run.finished,
+        "seconds": round(run.seconds),
+        "device": _device_name(device),
+        "torch": torch.__version__,
+        "options": options,
+    }
+
+
+def _device_name(device: str) -> str:
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads)"

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-
-import torch
 
 from factormer.nn.zoo import Card
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.loop import AnyRankRun
 from factormer.train.anyrank.problems import KINDS
-from factormer.train.export import device_name
+from factormer.train.export import how_trained
 
 
 def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version: str = "1") -> Card:
     """The card of a run: config, data, cost and figures."""
-    options = asdict(config)
-    options.pop("model")
-    training = {
-        "data": _data(config),
-        "steps": run.step,
-        "finished": run.finished,
-        "seconds": round(run.seconds),
-        "device": device_name(device),
-        "torch": torch.__version__,
-        "options": options,
-    }
+    training = how_trained(_data(config), config, run, device)
     return Card(config.name, version, config.model, training, run.figures)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,7 @@ from factormer.train.anyrank.problems import SYNTHETIC
 from factormer.train.anyrank.rollout import classical, learned
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
 from factormer.train.interrupt import HeldInterrupt
-from factormer.train.loop import check_same_run
-
-Report = Callable[[dict[str, Any]], None]
+from factormer.train.loop import Report, check_same_run
 
 
 @dataclass(frozen=True)

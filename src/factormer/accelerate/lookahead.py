@@ -1,0 +1,124 @@
+"""Between two readings of V, go on with what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from factormer.accelerate.base import Adaptive, Judged, RestartedState
+from factormer.accelerate.extrapolate import Extrapolation
+from factormer.accelerate.her import HER
+from factormer.factors import Factors
+from factormer.matrix import LowRank, Matrix, agreeing
+from factormer.problem import Problem
+from factormer.solvers.base import Solver, advance
+from factormer.solvers.hals import HALS, HALSState
+
+# What a multiplication takes beside one in a product with V: thin factors keep a core less busy.
+_THIN = 2.0
+_SWEEP = 4.0
+
+
+class Ahead(NamedTuple):
+    """Where the last iterations ahead ended, how many they were, and the accelerators' memories.
+
+    `rest` iterations on V are made before the next ones ahead; if these do not pay, 2·`pause`.
+    """
+
+    factors: Factors
+    made: int
+    rest: int
+    pause: int
+    memory: Any
+    resting: Any
+
+
+@dataclass(frozen=True)
+class Lookahead(Judged):
+    """HALS on one matrix V, and after an iteration several of another solver on V̂.
+
+    An iteration reads V twice, for VᵀW and VH. V̂ is the matrix of rank 2r that gives those same
+    products (`agreeing`): near (W, H) it is V but for terms of second order, and where V is large
+    an iteration on it costs little. The accelerator sees where they end, the next iteration on V
+    begins where it proposes, and that one is judged at its end like any other.
+
+    Iterations ahead are made `at_once` of them at a time, up to `n_ahead` (`first` after the first
+    iteration), as long as they lower the error by more for their cost than the last iteration on V
+    did with those before it. Where the first few do not, V̂ knows too little of V: the next
+    iterations on V do without, 2 of them, then 4, 8, … until some pay again. Then the accelerator
+    for `resting` proposes, a network for one, if there is one.
+    """
+
+    solver: HALS = field(default_factory=HALS)
+    ahead: Solver[Any] = field(default_factory=HER)
+    accelerator: Adaptive[Any] = field(default_factory=Extrapolation)
+    resting: Adaptive[Any] | None = None
+    n_ahead: int = 40
+    first: int = 8
+    at_once: int = 4
+
+    def memory(self, problem: Problem, x0: Factors) -> Ahead:
+        resting = self.resting and self.resting.init(problem, x0)
+        return Ahead(x0, 0, 0, 1, self.accelerator.init(problem, x0), resting)
+
+    def proposal(
+        self, problem: Problem, state: RestartedState, stepped: HALSState, x: Factors
+    ) -> tuple[Factors, Ahead]:
+        last: Ahead = state.memory
+        if x is not stepped.factors:  # the step was refused
+            return x, last
+        if last.rest:
+            return self._at_rest(problem, state, x, last._replace(factors=x, rest=last.rest - 1))
+        z, made = self._ahead(problem, state, stepped)
+        y, memory = self.accelerator.propose(problem, last.memory, before=last.factors, stepped=z)
+        pause = 1 if made > self.at_once else 2 * last.pause
+        resting = self.resting and self.resting.init(problem, z)
+        return y, Ahead(z, made, 0 if pause == 1 else pause, pause, memory, resting)
+
+    def judged(self, memory: Ahead, rose: Bool[Tensor, ""]) -> Ahead:
+        resting = self.resting and self.resting.judged(memory.resting, rose)
+        return memory._replace(memory=self.accelerator.judged(memory.memory, rose), resting=resting)
+
+    def _at_rest(
+        self, problem: Problem, state: RestartedState, x: Factors, now: Ahead
+    ) -> tuple[Factors, Ahead]:
+        if self.resting is None:
+            before = state.memory.factors
+            y, memory = self.accelerator.propose(problem, now.memory, before=before, stepped=x)
+            return y, now._replace(made=0, memory=memory)
+        y, resting = self.resting.propose(problem, now.resting, before=state.factors, stepped=x)
+        return y, now._replace(made=0, resting=resting)
+
+    def _ahead(
+        self, problem: Problem, state: RestartedState, stepped: HALSState
+    ) -> tuple[Factors, int]:
+        """Where the iterations on V̂ end that pay, and how many they are."""
+        assert stepped.read is not None
+        assert stepped.known is not None
+        x, error = stepped.factors, stepped.sq_error(problem)
+        known = Problem(agreeing(problem.V, *stepped.read, x.H, stepped.known.VtW), problem.rank)
+        cost = self._cost(problem) / self._cost(known) + state.memory.made
+        begun = bool(state.error.isfinite())
+        usual = (state.error - error) / cost if begun else 0.0
+        inner, made = self.ahead.init(known, x), 0
+        while made < (self.n_ahead if begun else self.first):
+            inner, errors = advance(known, self.ahead, inner, self.at_once - made % self.at_once)
+            made += len(errors)
+            if made % self.at_once == 0:
+                gain, error = error - errors[-1], errors[-1]
+                if bool(gain < self.at_once * usual):
+                    break
+        return inner.factors, made
+
+    def _cost(self, problem: Problem) -> float:
+        """What an iteration takes, in multiplications of a product with V."""
+        V, r = problem.V, problem.rank
+        (m, n), thin = V.shape, _THIN if isinstance(V, LowRank) else 1.0
+        sweeps = n * self._sweeps(V, r) + m * self._sweeps(V.T, r)
+        return 2 * thin * r * float(V.work()) + _SWEEP * r * r * sweeps
+
+    def _sweeps(self, V: Matrix, r: int) -> int:
+        return int(self.solver.n_sweeps(V, r))
