@@ -7,11 +7,13 @@ import torch
 
 from factormer import kernels
 from factormer.accelerate.newton import ExtrapolatedNewton
+from factormer.engine import factorize
 from factormer.factors import Factors
 from factormer.losses import Beta
 from factormer.matrix import Dense, Sparse
 from factormer.objective import Objective
 from factormer.penalties import L1, L2, Fixed, Penalties
+from factormer.solve import Status
 
 pytestmark = pytest.mark.skipif(kernels.kullback_rows() is None, reason="numba is absent")
 
@@ -63,3 +65,15 @@ def test_there_is_no_leap_but_on_small_dense_counts(rng):
     )
     for other in others:
         assert not len(solver.leap(other, state, 3)[1])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("tol", [0.0, 1e-4])
+def test_an_exact_fit_is_an_end_like_others(tol):
+    """Where the divergence is rounding, which may be below zero."""
+    V = torch.zeros(15, 10, dtype=torch.float64)
+    V[:5, :5] = V[:5, 5:] = torch.diag(torch.arange(1.0, 6.0, dtype=torch.float64))
+    result = factorize(V, 5, loss="kullback-leibler", init="nndsvda", tol=tol, max_iter=60)
+    assert result.status is not Status.NONFINITE
+    assert result.n_iter >= 10
+    assert result.rmse < 1e-4

@@ -325,7 +325,7 @@ def _iterations(
                 for i in range(len(after)):
                     for c in range(r):
                         error += after[i, c] * (2 * options[0, 0] + options[0, 1] * after[i, c])
-        beta, last, bound = state[0], state[1], state[2]
+        beta, last, bound, error = state[0], state[1], state[2], max(error, 0.0)  # but for rounding
         rose = not (error <= state[3])
         kept = rose and not (state[4] > 0 and error < np.inf)
         if not kept:

@@ -60,7 +60,7 @@ class Newton:
         W, value = self.half_step(T, H, W)  # the same code, by eq. 7
         l1, l2 = _weights(problem.on_h)
         value += float(l1 * H.double().sum() + l2 / 2 * H.double().square().sum())
-        return NewtonState(Factors(W, H), value)
+        return NewtonState(Factors(W, H), max(value, 0.0))  # rounding can lead below an exact fit
 
     def adopt(self, problem: Problem, state: NewtonState, x: Factors) -> NewtonState:
         return NewtonState(x)
