@@ -73,6 +73,9 @@ bench-kl: $(INSTALLED) ## Kullback–Leibler beside scikit-learn's mu, on FACTOR
 bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is worth
 	$(BIN)/python benchmarks/ablation.py --out $(BENCH_OUT)
 
+bench-learned: $(INSTALLED) ## What the network and iterations ahead are worth: PART=gain, safety or optima, CASES="…"
+	$(BIN)/python benchmarks/learned.py $(PART) $(CASES) --out $(BENCH_OUT)
+
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
 

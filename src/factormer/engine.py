@@ -83,7 +83,8 @@ def factorize(
         (rows of V that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank
         10), the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
-        "auto", "her" (accelerated HALS, extrapolated with restart), "her-admm" (ADMM likewise, for
+        "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
+        readings of V more iterations on what they told of it), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals", "mu" (multiplicative updates), "ao-admm" (the paper's: ρ = 1 on V
         of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None

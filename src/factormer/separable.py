@@ -38,7 +38,9 @@ class Separable:
             H = torch.cat([H, extra * problem.mean()], dim=1)
         normal = V.T.normal(H)
         W = torch.full((V.shape[0], r), 1 / r).to(H)
-        return Factors(hals_nnls(normal, W, n_sweeps=torch.tensor(self.n_sweeps)), H)
+        return Factors(
+            hals_nnls(normal, W, n_sweeps=torch.tensor(self.n_sweeps, device=H.device)), H
+        )
 
 
 def anchors(V: Matrix, r: int) -> Int[Tensor, " r"]:

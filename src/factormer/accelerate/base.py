@@ -138,6 +138,7 @@ class RestartedState(NamedTuple):
         return problem.sq_error(self.factors) if self.error.isinf().any() else self.error
 
 
+@dataclass(frozen=True)
 class Judged(ABC):
     """A solver that begins each iteration at a proposed point, and is judged at its end.
 

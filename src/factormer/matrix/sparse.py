@@ -44,6 +44,7 @@ class Rows:
         inside = slice(int(self.starts[a]), int(self.starts[b]))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+            warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
             return torch.sparse_csr_tensor(
                 self.starts[a : b + 1] - self.starts[a],
                 self.columns[inside],

@@ -117,7 +117,7 @@ class HALS:
         if len(V.shape) == 2 and V.rows is None and V.cols is None:
             (m, n), work = V.shape, float(V.work())  # plain numbers are faster
             count = 1 + int(self.alpha * (1 + (work + m * r) / (n * r + n))) if self.alpha else 1
-            return torch.tensor(min(count, self.max_sweeps))
+            return torch.tensor(min(count, self.max_sweeps), device=V.device)
         m, n = n_rows(V), n_rows(V.T)
         extra = (self.alpha * (1 + (V.work() + m * r) / (n * r + n))).long()
         return (1 + extra).clamp(max=self.max_sweeps) if self.alpha else torch.ones_like(extra)
