@@ -147,11 +147,11 @@ def optima(cases: list[Case], n_iter: int) -> list[dict[str, Any]]:
         theirs = []
         for seed in range(10):
             other = sklearn.decomposition.NMF(
-                case.rank,
+                case.rank,  # pyright: ignore[reportArgumentType]
                 init="random",
                 max_iter=n_iter,
                 tol=1e-5,
-                random_state=seed,  # pyright: ignore[reportArgumentType]
+                random_state=seed,
             )
             theirs.append(rmse(V, other.fit_transform(V), other.components_.T))
         median = float(np.median(theirs))

@@ -180,13 +180,11 @@ def newton_row(
     curve = curve + ((2 - beta) * v * z ** (beta - 3) if beta < 2 else 0)
     g = B.T @ (weight * z ** (beta - 2) * (z - v)) + l1 + l2 * x
     G = B.T @ np.diag(weight * curve) @ B + l2 * np.eye(len(x))
-    step = np.zeros_like(x)
+    step, free = np.zeros_like(x), np.flatnonzero((x > 0) | (g < 0))
     for _ in range(n_sweeps):
-        for c in range(len(x)):
-            slope = g[c] + G[c] @ step
-            move = (
-                -slope / G[c, c] if G[c, c] > 1e-12 * G.diagonal().max() else -np.inf * (slope > 0)
-            )
+        for c in free:  # the others are zero, and should be
+            slope, largest = g[c] + G[c] @ step, G.diagonal()[free].max()
+            move = -slope / G[c, c] if G[c, c] > 1e-12 * largest else -np.inf * (slope > 0)
             step[c] = max(step[c] + (0 if np.isnan(move) else move), -x[c])
 
     def slope_at(t: float) -> float:

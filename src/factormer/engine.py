@@ -154,6 +154,7 @@ def factorize(
     rules: list[StopRule] = [Stationary(tol)]
     if time_limit is not None:
         rules.append(TimeBudget(time_limit, since=started))
+    stride = 1 if watch else 10 if tol or time_limit else 500
     if special is not None or symmetric:
         if special is not None and symmetric:
             raise ValueError(
@@ -178,6 +179,7 @@ def factorize(
                 started=started,
                 callback=callback,
                 watch=watch,
+                stride=stride,
             )
         return replace(result, as_given=like(V))
     problem, mean = Problem(matrix, rank).normalized()
@@ -210,7 +212,7 @@ def factorize(
             stages,
             x0,
             started=started,
-            stride=1 if watch else 10 if tol or time_limit else 500,
+            stride=stride,
             callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
         )
     return Result(

@@ -15,12 +15,13 @@ from factormer import presets
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
+from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.factors import Factors
 from factormer.initialize import Given, Initializer
 from factormer.kernels import newton_rows
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
-from factormer.matrix import Matrix, Observed
+from factormer.matrix import Dense, Matrix, Observed
 from factormer.nnls import Coder
 from factormer.objective import Objective
 from factormer.observations import check_zeros
@@ -41,7 +42,7 @@ from factormer.solve import (
 from factormer.solvers.base import Solver
 from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.solvers.newton import Newton
+from factormer.solvers.newton import Newton, is_plain_kullback
 from factormer.solvers.proximal import ProximalADMM
 from factormer.solvers.symmetric import Symmetric
 from factormer.trace import Row, Trace
@@ -51,8 +52,10 @@ _SMALL = 20_000  # stored entries up to which a start is first fitted by least s
 _EXACT, _PATIENCE = 1e-8, 500  # fall of the projected gradient, and iterations, to end coding at
 _HEAVY = 2e7  # multiplications of a half-step from which float32 is worth its compilation
 
+_BOLD = Extrapolation(gamma=1.1)  # fewer iterations on dense counts, more on sparse ones
+
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
-    "newton": lambda: Restarted(Newton(), Extrapolation()),
+    "newton": ExtrapolatedNewton,
     "mu": Multiplicative,
     "mu-extrapolated": lambda: Restarted(Multiplicative(floor=1e-10), Extrapolation()),
     "hals": lambda: Restarted(ElasticHALS(), Extrapolation()),
@@ -89,6 +92,9 @@ def solver(name: str, problem: Objective) -> Solver[Any]:
         )
     if name == "newton" and newton_rows() is None:
         raise ValueError("solver='newton' needs numba: pip install numba, or use solver='mu'")
+    if name == "newton" and is_plain_kullback(problem) and len(problem.V.shape) == 2:
+        small = float(problem.V.work()) <= _SMALL
+        return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), _BOLD)
     return SOLVERS[name]()
 
 
@@ -139,6 +145,21 @@ class Lifted:
         return Factors(*(lifted(F, self.share) for F in x))
 
 
+@dataclass(frozen=True)
+class Squared:
+    """A start for counts, from one for their roots.
+
+    Errors of √V are of one size everywhere, if V has counts, so least squares weigh them rightly.
+    """
+
+    base: Initializer
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        assert isinstance(problem.V, Dense)
+        x = self.base(Problem(Dense(problem.V.entries.sqrt()), problem.rank), rng)
+        return Factors(*(lifted(F.square()) for F in x))
+
+
 def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b m r"]:
     """F without zeros: entries of at least that share of the mean of their column."""
     F = torch.maximum(F, share * F.mean(dim=-2, keepdim=True))
@@ -152,7 +173,10 @@ def initializer(name: str | Path, problem: Objective, custom: Factors | None) ->
         small = (
             len(V.shape) == 2 and float(V.work()) <= _SMALL and not isinstance(problem.V, Observed)
         )
-        return Lifted(presets.initializer("random", V, rank), n_iter=5 if small else 0)
+        start = presets.initializer("random", V, rank)
+        if small and isinstance(V, Dense) and problem.divergence.beta == 1:
+            return Squared(Lifted(start, n_iter=20))
+        return Lifted(start, n_iter=5 if small else 0)
     base = presets.initializer(name, V, rank, custom)
     return base if custom is not None or problem.divergence.beta == 2 else Lifted(base, n_iter=0)
 
@@ -216,6 +240,7 @@ def run(
     started: float,
     callback: Callable[[Row], object] | None,
     watch: Watch | None,
+    stride: int,
 ) -> Result:
     """Solve, in the unit of V."""
     beta = problem.divergence.beta if isinstance(problem, Objective) else 2.0
@@ -242,7 +267,7 @@ def run(
         stages,
         x0,
         started=started,
-        stride=1 if watch else 10,
+        stride=stride,
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
     return replace(

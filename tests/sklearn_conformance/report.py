@@ -41,9 +41,6 @@ BY_DESIGN = {
     "`n_components_` is public and right.",
     r"test_nmf_minibatchnmf_equivalence\[.*\]": "It compares W with that of `MiniBatchNMF` number "
     "by number; here the default start is another, and components have their own order and scale.",
-    r"test_nmf_true_reconstruction": "From our default start the multiplicative updates end in "
-    "another local minimum; its assertions on NMF hold with "
-    "init=None, which is scikit-learn's start.",
 }
 
 

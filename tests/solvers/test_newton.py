@@ -68,14 +68,17 @@ def test_half_step_ends_at_the_least_point_for_a_given_w(beta, weighted, rng):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("weighted", [False, True])
 @each_beta
-def test_step_is_that_of_the_literal_twin(beta, rng):
-    V, W, H = draw(rng, 9, 5), draw(rng, 9, 3), 3 * draw(rng, 5, 3)
-    H[0], omega = 0, weights_for(rng, 9, 5)
+def test_step_is_that_of_the_literal_twin(beta, weighted, rng):
+    V, W, H = draw(rng, 9, 70), draw(rng, 9, 3), 3 * draw(rng, 70, 3)
+    H[0], omega = 0, weights_for(rng, 9, 70) if weighted else torch.ones_like(V)
+    H[1:30, 1], H[20:40, 2] = 0, 0
     on = Penalties.of([L1(0.02), L2(0.03)])
-    problem, solver = Objective(Observed(Dense(V), omega), 3, Beta(beta), on_h=on), Newton()
+    matrix = Observed(Dense(V), omega) if weighted else Dense(V)
+    problem, solver = Objective(matrix, 3, Beta(beta), on_h=on), Newton()
     ours, _ = solver.half_step(problem, W, H)
-    for j in range(5):
+    for j in range(70):
         expected = newton_row(
             V[:, j].numpy(), omega[:, j].numpy(), W.numpy(), H[j].numpy(),
             beta=beta, l1=0.02, l2=0.03, near=solver.near, n_sweeps=solver.n_sweeps,

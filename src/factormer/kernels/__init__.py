@@ -26,6 +26,11 @@ def newton_rows() -> ModuleType | None:
     return _loaded("divergence")
 
 
+def kullback_rows() -> ModuleType | None:
+    """Newton steps for dense data under Kullback–Leibler, and its iterations as a whole."""
+    return _loaded("kullback")
+
+
 @cache
 def _loaded(name: str) -> ModuleType | None:
     try:

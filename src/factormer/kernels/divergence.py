@@ -93,9 +93,8 @@ def _model(k, options, v, weight, y, slope, curve, frozen):
 
 
 @jit(inner=True)
-def _hessian(k, ld, B, curve, wide, G):
-    """G = B diag(curve) Bᵀ for B (r, k) in rows of `ld`, by chunks that stay in the cache."""
-    r = len(G)
+def _hessian(k, ld, B, curve, wide, G, at, r):
+    """G = B diag(curve) Bᵀ for the r rows `at` of B, in rows of `ld`, by chunks for the cache."""
     for c in range(r):
         for e in range(r):
             G[c, e] = 0
@@ -103,15 +102,15 @@ def _hessian(k, ld, B, curve, wide, G):
         n = min(_CHUNK, k - first)
         q = curve[first : first + n]
         for c in range(r):
-            b = B[c * ld + first : c * ld + first + n]
+            b = B[at[c] * ld + first : at[c] * ld + first + n]
             for i in range(n):
                 wide[i] = b[i] * q[i]
             e = 0
             while e + 4 <= c + 1:
-                b0 = B[e * ld + first : e * ld + first + n]
-                b1 = B[(e + 1) * ld + first : (e + 1) * ld + first + n]
-                b2 = B[(e + 2) * ld + first : (e + 2) * ld + first + n]
-                b3 = B[(e + 3) * ld + first : (e + 3) * ld + first + n]
+                b0 = B[at[e] * ld + first : at[e] * ld + first + n]
+                b1 = B[at[e + 1] * ld + first : at[e + 1] * ld + first + n]
+                b2 = B[at[e + 2] * ld + first : at[e + 2] * ld + first + n]
+                b3 = B[at[e + 3] * ld + first : at[e + 3] * ld + first + n]
                 t0, t1, t2, t3 = G[c, e], G[c, e + 1], G[c, e + 2], G[c, e + 3]
                 for i in range(n):
                     t0 += wide[i] * b0[i]
@@ -121,7 +120,7 @@ def _hessian(k, ld, B, curve, wide, G):
                 G[c, e], G[c, e + 1], G[c, e + 2], G[c, e + 3] = t0, t1, t2, t3
                 e += 4
             while e <= c:
-                b0 = B[e * ld + first : e * ld + first + n]
+                b0 = B[at[e] * ld + first : at[e] * ld + first + n]
                 t0 = G[c, e]
                 for i in range(n):
                     t0 += wide[i] * b0[i]
@@ -195,29 +194,30 @@ def _combine(k, ld, B, x, y):
 
 
 @jit(inner=True)
-def _descend(n_sweeps, G, g, x, step):
-    """Sweeps on g·s + ½ s·G s over x + s ≥ 0 from s = 0; g becomes the slope at s."""
+def _descend(n_sweeps, G, g, x, step, at, r):
+    """Sweeps on g·s + ½ s·G s over x + s ≥ 0 from s = 0, on the r coordinates `at` of x and s."""
     real = x.dtype.type
     zero = real(0)
-    r, largest, flat = len(x), G[0, 0], real(1e-12)
+    largest, flat = zero, real(1e-12)
+    for c in range(len(x)):
+        step[c] = 0
     for c in range(r):
         largest = max(largest, G[c, c])
-        step[c] = 0
     for _ in range(n_sweeps):
         for c in range(r):
             if G[c, c] > flat * largest:
-                move = max(-g[c] / G[c, c], -x[c] - step[c])
+                move = max(-g[c] / G[c, c], -x[at[c]] - step[at[c]])
             else:  # no curvature: down to zero where that descends, else nowhere
-                move = -x[c] - step[c] if g[c] > zero else zero
+                move = -x[at[c]] - step[at[c]] if g[c] > zero else zero
             if move != zero:
-                step[c] += move
+                step[at[c]] += move
                 for e in range(r):
                     g[e] += move * G[c, e]
 
 
 def _rows(
     starts, columns, values, weights, other, other_T, linear, X, out, start, stop, options,
-    B, v, weight, y, slope, curve, frozen, G, small, logs, exponents,
+    B, v, weight, y, slope, curve, frozen, G, small, logs, exponents, at,
 ):  # fmt: skip
     """Newton steps for the rows start … stop of X, to `out`; returns their share of the loss.
 
@@ -266,20 +266,20 @@ def _rows(
         _combine(k, ld, factor, x, y)
         for _ in range(n_steps):
             _model(k, options, values_j, weight_j, y, slope, curve, frozen)
+            free = 0
             for c in range(r):
-                b, total = factor[c * ld : c * ld + k], line[c]
+                if options[9 + c] > 0:
+                    continue
+                b, total = factor[c * ld : c * ld + k], line[c] + l1 + l2 * x[c]
                 for i in range(k):
                     total += b[i] * slope[i]
-                g[c] = total + l1 + l2 * x[c]
-            _hessian(k, ld, factor, curve, slope, G)
-            for c in range(r):
+                if x[c] > zero or total < zero:  # others stay at zero
+                    at[free], g[free] = c, total
+                    free += 1
+            _hessian(k, ld, factor, curve, slope, G, at, free)
+            for c in range(free):
                 G[c, c] += l2
-            for c in range(r):
-                if options[9 + c] > 0:  # without slope or curvature it stays
-                    g[c] = zero
-                    for e in range(r):
-                        G[c, e] = G[e, c] = zero
-            _descend(n_sweeps, G, g, x, step)
+            _descend(n_sweeps, G, g, x, step, at, free)
             _combine(k, ld, factor, step, curve)  # the way y goes
             fixed, bend = zero, zero
             for c in range(r):
@@ -325,6 +325,6 @@ def newton(dtype: Any) -> Callable[..., float]:
     double, whole = array(types.float64, 1), array(types.int64, 1)
     signature = types.float64(
         whole, array(types.int32, 1), vector, vector, matrix, vector, vector,
-        matrix, matrix, count, count, double, *[vector] * 7, matrix, matrix, double, whole,
+        matrix, matrix, count, count, double, *[vector] * 7, matrix, matrix, double, whole, whole,
     )  # fmt: skip
     return jit(signature)(_rows)

@@ -14,10 +14,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
+from threading import local
+from typing import Any
 
 import torch
 
 _WORTH = 1_000_000  # multiplications that a thread should get, or it is not worth waking
+_kept = local()
 _width: ContextVar[int] = ContextVar("width", default=1)
 
 
@@ -55,3 +58,16 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
 @cache
 def _pool(width: int, process: int) -> ThreadPoolExecutor:  # a forked process needs its own
     return ThreadPoolExecutor(width - 1, "factormer", torch.set_num_threads, (1,))
+
+
+def scratch(make: Callable[..., Any], *sizes: Any) -> Any:
+    """What `make` makes for these sizes, kept by this thread until others are asked for.
+
+    To give large arrays back to the system and take them again, at every call and in every thread,
+    can cost more than the work in them.
+    """
+    kept = _kept.__dict__
+    name = make.__qualname__
+    if name not in kept or kept[name][0] != sizes:
+        kept[name] = (sizes, make(*sizes))
+    return kept[name][1]

@@ -10,10 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.factors import Factors
-from factormer.kernels import newton_rows
-from factormer.kernels.threads import share
+from factormer.kernels.threads import scratch, share
+from factormer.matrix import Dense
 from factormer.objective import Objective
+from factormer.penalties import Penalties
 from factormer.problem import Problem
 
 
@@ -53,40 +55,76 @@ class Newton:
     def step(self, problem: Problem, state: NewtonState) -> NewtonState:
         problem = _elastic(problem)
         (W, H), T = state.factors, problem.T
-        H = H if problem.on_h.is_settled else self.half_step(problem, W, H)[0]
+        if not problem.on_h.is_settled:
+            H = self.half_step(problem, W, H, wants_loss=False)[0]
         W, value = self.half_step(T, H, W)  # the same code, by eq. 7
         l1, l2 = _weights(problem.on_h)
         value += float(l1 * H.double().sum() + l2 / 2 * H.double().square().sum())
-        return NewtonState(Factors(W, H), value)
+        return NewtonState(Factors(W, H), max(value, 0.0))  # rounding can lead below an exact fit
 
     def adopt(self, problem: Problem, state: NewtonState, x: Factors) -> NewtonState:
         return NewtonState(x)
 
     def half_step(
-        self, problem: Objective, W: Float[Tensor, "m r"], H: Float[Tensor, "n r"]
+        self,
+        problem: Objective,
+        W: Float[Tensor, "m r"],
+        H: Float[Tensor, "n r"],
+        *,
+        wants_loss: bool = True,
     ) -> tuple[Float[Tensor, "n r"], float]:
         """The new H, and the objective with it, but for the penalty on W."""
-        loops, at = newton_rows(), problem.T.entries
-        if loops is None:
+        if kernels.newton_rows() is None:
             raise ImportError("Newton steps need numba: pip install numba")
+        if is_plain_kullback(problem):
+            value = 0.0
+            for _ in range(self.n_steps):
+                H, value = self._side_by_side(problem, W, H, wants_loss)
+            return H, value
+        return self._row_by_row(problem, W, H, wants_loss)
+
+    def options(self, on: Penalties, r: int) -> list[float]:
+        """Those of `kernels.kullback`."""
+        return [*_weights(on), self.near, float(self.n_sweeps), *_held(on, r)]
+
+    def _side_by_side(
+        self, problem: Objective, W: Tensor, H: Tensor, wants_loss: bool
+    ) -> tuple[Tensor, float]:
+        loops, at, (n, r) = kernels.kullback_rows(), problem.entries, H.shape
+        assert loops is not None
+        m, dtype = len(W), at.values.dtype
+        B, options = W.clamp(min=0).contiguous(), np.array(self.options(problem.on_h, r))
+        fixed = (at.values.reshape(m, n), B.numpy(), B.sum(dim=0).numpy())
+        X, out, kernel = H.contiguous().numpy(), np.empty((n, r), dtype), loops.rows(dtype)
+        losses = np.zeros(n)
+
+        def some(a: int, b: int) -> None:
+            room = scratch(loops.Room.of, max(m, n), r, dtype)
+            losses[a] = kernel(*fixed, X, out, a, b, options, wants_loss, *room)
+
+        share(some, n, work=m * n * r * r // 2)
+        return torch.from_numpy(out), float(losses.sum())
+
+    def _row_by_row(
+        self, problem: Objective, W: Tensor, H: Tensor, wants_loss: bool
+    ) -> tuple[Tensor, float]:
+        loops, at = kernels.newton_rows(), problem.T.entries
+        assert loops is not None
         dtype, (n, r), beta = at.values.dtype, H.shape, problem.divergence.beta
         B = W.clamp(min=0).contiguous()
         X, out = H.contiguous().numpy(), np.empty((n, r), dtype)
         plain = not len(at.weights)
         linear = beta == 1 and plain and (at.complete or not len(at.columns))
         fill = at.complete and bool(len(at.columns) or not len(at.values)) and beta != 1
-        l1, l2 = _weights(problem.on_h)
-        known = problem.on_h.fixed
-        held = [0.0] * r if known is None else known.at.tolist()
-        options = np.array(
-            [beta, l1, l2, linear, self.near, self.n_steps, self.n_sweeps, fill, True, *held]
-        )
-        kernel, width = loops.newton(dtype), len(W) if fill else at.widest
+        model = (beta, *_weights(problem.on_h), linear, self.near, self.n_steps, self.n_sweeps)
+        options = np.array([*model, fill, wants_loss, *_held(problem.on_h, r)])
+        kernel = loops.newton(dtype)
+        width = max(len(W), n) if fill else max(at.widest, problem.entries.widest)
         fixed = (B.numpy(), B.mT.contiguous().view(-1).numpy(), B.sum(dim=0).numpy())
         cuts, losses = at.cuts, np.zeros(len(at.cuts))
 
         def some(a: int, b: int) -> None:
-            room = _Room.of(r, width, dtype)
+            room = scratch(_Room.of, r, width, dtype)
             arrays = (at.starts, at.columns, at.values, at.weights, *fixed, X, out)
             losses[a] = kernel(*arrays, cuts[a], cuts[b], options, *room)
 
@@ -109,6 +147,7 @@ class _Room(NamedTuple):
     small: np.ndarray
     logs: np.ndarray
     exponents: np.ndarray
+    at: np.ndarray
 
     @staticmethod
     def of(r: int, width: int, dtype: Any) -> _Room:
@@ -126,6 +165,7 @@ class _Room(NamedTuple):
             small=np.empty((3, r), dtype),
             logs=np.empty(width),
             exponents=np.empty(width, np.int64),
+            at=np.empty(r, np.int64),
         )
 
 
@@ -141,5 +181,14 @@ def _elastic(problem: Problem) -> Objective:
     return problem
 
 
-def _weights(on: object) -> tuple[float, float]:
-    return on.elastic or (0.0, 0.0)  # pyright: ignore[reportAttributeAccessIssue]
+def is_plain_kullback(problem: Objective) -> bool:
+    """Whether V is dense, all of it known and equal in weight, and the loss Kullback–Leibler."""
+    return problem.divergence.beta == 1 and isinstance(problem.V, Dense)
+
+
+def _weights(on: Penalties) -> tuple[float, float]:
+    return on.elastic or (0.0, 0.0)
+
+
+def _held(on: Penalties, r: int) -> list[float]:
+    return [0.0] * r if on.fixed is None else on.fixed.at.double().tolist()

@@ -1,0 +1,72 @@
+"""Newton steps extrapolated with restart, and many of them at once where they are small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer import kernels
+from factormer.accelerate.base import Restarted, RestartedState
+from factormer.accelerate.extrapolate import Extrapolation, Momentum
+from factormer.factors import Factors
+from factormer.kernels.threads import scratch
+from factormer.objective import Objective
+from factormer.problem import Problem
+from factormer.solvers.newton import Newton, is_plain_kullback
+
+_SMALL = 4e6  # multiplications of a half-step up to which threads would gain less than Python costs
+
+
+@dataclass(frozen=True)
+class ExtrapolatedNewton(Restarted):
+    """Newton steps, extrapolated with restart (Ang & Gillis, 2019)."""
+
+    solver: Newton = field(default_factory=Newton)
+    accelerator: Extrapolation = field(default_factory=Extrapolation)
+
+    def leap(
+        self, problem: Problem, state: RestartedState, n_iter: int
+    ) -> tuple[RestartedState, Float[Tensor, " n"]]:
+        """The state after `n_iter` steps at once, compiled, and twice the objective after each.
+
+        None are made but under Kullback–Leibler, on one small dense matrix on a CPU.
+        """
+        loops = kernels.kullback_rows()
+        if loops is None or not self._can(problem):
+            return state, torch.empty(0)
+        assert isinstance(problem, Objective)
+        (m, n), r, dtype = problem.V.shape, problem.rank, problem.V.dtype
+        x = _stacked(state.factors)
+        y = x.copy() if state.plain else _stacked(state.inner.factors)
+        data = (problem.entries.values.reshape(m, n), problem.T.entries.values.reshape(n, m))
+        rates = np.array([getattr(self.accelerator, k) for k in ("eta", "gamma", "gamma_bound")])
+        options = np.array([self.solver.options(on, r) for on in (problem.on_h, problem.on_w)])
+        numbers = np.array([float(v) for v in (*state.memory, state.error, state.plain)])
+        base, errors = np.empty((max(m, n), r)), np.empty(n_iter)
+        room = scratch(loops.Room.of, max(m, n), r, np.float64)
+        loops.iterations()(
+            *data, x, y, np.empty_like(x), base, np.empty(r), rates, options, numbers, errors, *room
+        )
+        beta, last, bound, error, plain = torch.from_numpy(numbers).unbind()
+        points = (Factors(F[:m], F[m:]) for F in (torch.from_numpy(x), torch.from_numpy(y)))
+        kept, proposed = points
+        inner = self.solver.adopt(problem, state.inner, proposed)
+        memory = Momentum(beta.to(dtype), last.to(dtype), bound.to(dtype))
+        return RestartedState(kept, error, plain > 0, inner, memory), torch.from_numpy(errors)
+
+    def _can(self, problem: Problem) -> bool:
+        V, r = problem.V, problem.rank
+        if not isinstance(problem, Objective) or not is_plain_kullback(problem):
+            return False
+        settled = problem.on_h.is_settled or self.solver.n_steps > 1
+        double = V.dtype == torch.float64 and V.device.type == "cpu" and len(V.shape) == 2
+        return double and not settled and V.shape[0] * V.shape[1] * r * r / 2 <= _SMALL
+
+
+def _stacked(x: Factors) -> np.ndarray:
+    """[W; H]."""
+    return torch.cat([x.W, x.H]).numpy()

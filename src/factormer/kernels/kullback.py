@@ -1,0 +1,350 @@
+"""Newton steps for dense data under Kullback–Leibler, and whole iterations, compiled by numba.
+
+The step is that of `kernels.divergence`. But rows of a factor lie side by side in the lanes of the
+processor: the Hessians of all of them are sums over the rows of V with the same weights b_c b_e, so
+that a few numbers are loaded for many multiplications. Arrays are flat, with `_LANES` numbers in a
+line: a constant, or the compiler would not see that lines are apart. The twin is `newton_row` in
+tests/reference.py; see `kernels.loops` for what compilation asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+
+from factormer.kernels.loops import array, jit, once
+
+_LANES = 64  # rows of a factor that are worked on at once
+_SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
+
+
+class Room(NamedTuple):
+    """Scratch for `_LANES` rows: arrays of lines, then logarithms and their exponents."""
+
+    fit: np.ndarray
+    way: np.ndarray
+    pull: np.ndarray
+    curve: np.ndarray
+    G: np.ndarray
+    g: np.ndarray
+    x: np.ndarray
+    step: np.ndarray
+    inverse: np.ndarray
+    single: np.ndarray
+    logs: np.ndarray
+    exponents: np.ndarray
+
+    @staticmethod
+    def of(m: int, r: int, dtype: Any) -> Room:
+        """For up to m numbers in a row of V, at rank r."""
+        padded = (r + 3) // 4 * 4
+        lines = (m, m, 4, 4, _place(r, 0), padded, padded, padded, r, 5)
+        return Room(
+            *(np.zeros(k * _LANES, dtype) for k in lines),
+            logs=np.zeros(_LANES),
+            exponents=np.zeros(_LANES, np.int64),
+        )
+
+
+def _place(c: int, e: int) -> int:
+    """The line of G that has the Hessians' entry (c, e), e ≤ c; lines c begin at an even one."""
+    half = c // 2
+    return 2 * half * (half + 1) + (c % 2) * 2 * (half + 1) + e
+
+
+_pair = jit(inner=True)(_place)
+
+
+@jit(inner=True, inline=True)
+def _line(A, c):
+    return A[c * _LANES : (c + 1) * _LANES]
+
+
+@jit(inner=True, inline=True)
+def _combine(weights, A, lanes, out):
+    """Out = Σ_c weights_c A_c."""
+    r = len(weights)
+    for j in range(lanes):
+        out[j] = 0
+    for c in range(0, r, 4):
+        d, e, f = min(c + 1, r - 1), min(c + 2, r - 1), min(c + 3, r - 1)
+        w0, w1, w2, w3 = weights[c], weights[d], weights[e], weights[f]  # lines beyond r are zeros
+        a = A[c * _LANES : (c + 4) * _LANES]
+        for j in range(lanes):
+            out[j] += (w0 * a[j] + w1 * a[j + _LANES]) + (
+                w2 * a[j + 2 * _LANES] + w3 * a[j + 3 * _LANES]
+            )
+
+
+@jit(inner=True)
+def _model(V, other, first, width, lanes, near, x, fit, pull, curve, g, G):
+    """Take Σ (v/y) b from g, and make G = Σ (v/y²) b bᵀ, for so many rows from the first."""
+    m, r = other.shape
+    real = x.dtype.type
+    zero, one, tiny = real(0), real(1), _tiny(x)
+    G[:] = zero
+    for i in range(0, m, 4):
+        for k in range(4):
+            pull_k, curve_k = _line(pull, k), _line(curve, k)
+            if i + k >= m:
+                for j in range(lanes):
+                    pull_k[j] = curve_k[j] = zero
+                continue
+            y, v = _line(fit, i + k), V[i + k, first : first + width]
+            _combine(other[i + k], x, lanes, y)
+            for j in range(width):
+                z = one / max(max(y[j], near * v[j]), tiny)
+                ratio = v[j] * z
+                pull_k[j] = ratio
+                curve_k[j] = ratio * z
+        b0, b1 = other[i], other[min(i + 1, m - 1)]
+        b2, b3 = other[min(i + 2, m - 1)], other[min(i + 3, m - 1)]
+        p = 0
+        for c in range(r):
+            w0, w1, w2, w3 = b0[c], b1[c], b2[c], b3[c]
+            out = _line(g, c)
+            for j in range(lanes):
+                out[j] -= (w0 * pull[j] + w1 * pull[j + _LANES]) + (
+                    w2 * pull[j + 2 * _LANES] + w3 * pull[j + 3 * _LANES]
+                )
+            for e in range(0, c + 1, 2):
+                f = min(e + 1, r - 1)
+                p0, p1, p2, p3 = w0 * b0[e], w1 * b1[e], w2 * b2[e], w3 * b3[e]
+                q0, q1, q2, q3 = w0 * b0[f], w1 * b1[f], w2 * b2[f], w3 * b3[f]
+                out = G[p * _LANES : (p + 2) * _LANES]
+                for j in range(lanes):
+                    a0, a1 = curve[j], curve[j + _LANES]
+                    a2, a3 = curve[j + 2 * _LANES], curve[j + 3 * _LANES]
+                    out[j] += (p0 * a0 + p1 * a1) + (p2 * a2 + p3 * a3)
+                    out[j + _LANES] += (q0 * a0 + q1 * a1) + (q2 * a2 + q3 * a3)
+                p += 2
+
+
+@jit(inner=True)
+def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
+    """Sweeps on g·s + ½ s·G s over x + s ≥ 0 from s = 0; what is zero and should be, stays."""
+    r = len(options) - 4
+    real = x.dtype.type
+    zero, one, flat = real(0), real(1), real(1e-12)
+    for j in range(lanes):
+        move[j] = zero
+    for c in range(r):
+        G_cc = _line(G, _pair(c, c))
+        for j in range(lanes):
+            move[j] = max(move[j], G_cc[j])
+    for c in range(r):
+        G_cc, inverse_c, g_c, x_c = (
+            _line(G, _pair(c, c)),
+            _line(inverse, c),
+            _line(g, c),
+            _line(x, c),
+        )
+        for j in range(lanes):
+            bent = G_cc[j] > flat * move[j] and (x_c[j] > zero or g_c[j] < zero)
+            inverse_c[j] = one / G_cc[j] if bent else zero
+    step[:] = zero
+    for _ in range(n_sweeps):
+        for c in range(r):
+            if options[4 + c] > 0:  # held
+                continue
+            g_c, x_c, step_c = _line(g, c), _line(x, c), _line(step, c)
+            inverse_c = _line(inverse, c)
+            for j in range(lanes):  # without curvature down to zero, where that descends
+                least = -x_c[j] - step_c[j]
+                newton = max(-g_c[j] * inverse_c[j], least)
+                move[j] = newton if inverse_c[j] > zero else (least if g_c[j] > zero else zero)
+            for j in range(lanes):
+                step_c[j] += move[j]
+            for e in range(r):
+                g_e, G_ce = _line(g, e), _line(G, _pair(max(c, e), min(c, e)))
+                for j in range(lanes):
+                    g_e[j] += move[j] * G_ce[j]
+
+
+@jit(inner=True)
+def _search(V, first, width, fit, way, fixed, bend, end, now, t):
+    """How far to go from `fit` along `way`, where the slopes at the end of the way are `end`."""
+    real, tiny = fit.dtype.type, _tiny(fit)
+    zero, half = real(0), real(0.5)
+    for _try in range(12):  # a convex function falls to t if its mean slope does
+        rising = False
+        for j in range(width):
+            rising |= end[j] > zero
+            now[j] = fixed[j] + half * t[j] * bend[j]
+        if not rising:
+            break
+        for i in range(len(V)):
+            y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
+            for j in range(width):
+                now[j] -= d[j] * v[j] / max(y[j] + half * t[j] * d[j], tiny)
+        for j in range(width):
+            if end[j] > zero:
+                falls = now[j] + end[j] <= zero
+                t[j] *= real(1) if falls else half
+                end[j] = zero if falls else now[j]
+    for j in range(width):
+        t[j] = zero if end[j] > zero else t[j]
+
+
+@jit(inner=True)
+def _logarithms(k, x, exponent):
+    """Natural logarithms of x > 0, in place: lanes take them side by side, unlike libm's."""
+    bits = x.view(np.int64)
+    for i in range(k):
+        exponent[i] = (bits[i] - _SQRT_HALF) >> 52
+        bits[i] -= exponent[i] << 52
+    for i in range(k):
+        z = (x[i] - 1) / (x[i] + 1)
+        s = z * z
+        p = 1 / 15 + s * (1 / 17 + s * (1 / 19 + s / 21))
+        p = 1 / 7 + s * (1 / 9 + s * (1 / 11 + s * (1 / 13 + s * p)))
+        p = 1 / 3 + s * (1 / 5 + s * p)
+        x[i] = 2 * z * (1 + s * p) + exponent[i] * 0.6931471805599453
+
+
+def _rows(
+    V, other, linear, X, out, start, stop, options, wants_loss,
+    fit, way, pull, curve, G, g, x, step, inverse, single, logs, exponents,
+):  # fmt: skip
+    """A Newton step for the rows start … stop of X, to `out`; returns their share of the loss.
+
+    V is (m, n), `other` ≥ 0 (m, r) the other factor, `linear` the sum of its rows. Options: λ₁, λ₂,
+    `near`, sweeps, and for each component whether it is held. The rest is a `Room`.
+    """
+    m, r = other.shape
+    real = X.dtype.type
+    zero, one, tiny = real(0), real(1), _tiny(X)
+    l1, l2, near, n_sweeps = real(options[0]), real(options[1]), real(options[2]), int(options[3])
+    end, fixed, bend = _line(single, 0), _line(single, 1), _line(single, 2)
+    now, t = _line(single, 3), _line(single, 4)
+    loss = 0.0
+    for first in range(start, stop, _LANES):
+        width = min(_LANES, stop - first)
+        lanes = (width + 15) // 16 * 16
+        pull[:], curve[:] = zero, zero
+        for c in range(r):
+            x_c, g_c = _line(x, c), _line(g, c)
+            for j in range(lanes):
+                x_c[j] = max(X[first + j, c], zero) if j < width else zero
+                g_c[j] = linear[c] + l1 + l2 * x_c[j]
+        _model(V, other, first, width, lanes, near, x, fit, pull, curve, g, G)
+        for c in range(r):
+            G_cc = _line(G, _pair(c, c))
+            for j in range(lanes):
+                G_cc[j] += l2
+        _descend(n_sweeps, options, lanes, G, g, x, step, inverse, end)
+        for j in range(lanes):
+            fixed[j], bend[j], end[j], t[j] = zero, zero, zero, one
+        for c in range(r):
+            x_c, step_c = _line(x, c), _line(step, c)
+            for j in range(lanes):
+                fixed[j] += step_c[j] * (linear[c] + l1 + l2 * x_c[j])
+                bend[j] += l2 * step_c[j] * step_c[j]
+        for i in range(m):
+            y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
+            _combine(other[i], step, lanes, d)
+            for j in range(width):
+                end[j] -= d[j] * v[j] / max(y[j] + d[j], tiny)
+        for j in range(width):
+            end[j] += fixed[j] + bend[j]
+        _search(V, first, width, fit, way, fixed, bend, end, now, t)
+        for j in range(width):
+            for c in range(r):
+                x_c = max(x[c * _LANES + j] + t[j] * step[c * _LANES + j], zero)
+                out[first + j, c] = x_c
+                loss += x_c * (linear[c] + l1 + l2 / 2 * x_c)
+        if wants_loss:
+            for i in range(m):
+                y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
+                for j in range(width):
+                    logs[j] = max(v[j], tiny) / max(y[j] + t[j] * d[j], tiny)
+                _logarithms(width, logs, exponents)
+                for j in range(width):
+                    loss += v[j] * (logs[j] - 1)
+    return loss
+
+
+@jit(inner=True)
+def _tiny(v):
+    """A number so small that to divide by it is to divide by zero, but finite."""
+    return v.dtype.type(1e4) * np.finfo(v.dtype).tiny
+
+
+def _room_types(real):
+    vector, whole = array(real, 1), array(types.int64, 1)
+    return (*[vector] * 10, array(types.float64, 1), whole)
+
+
+@once
+def rows(dtype: Any) -> Callable[..., float]:
+    """The compiled half-step for arrays of float32 or float64: `_rows`."""
+    real = numba.from_dtype(dtype)
+    matrix, vector, count = array(real), array(real, 1), types.int64
+    signature = types.float64(
+        matrix, matrix, vector, matrix, matrix, count, count, array(types.float64, 1),
+        types.boolean, *_room_types(real),
+    )  # fmt: skip
+    return jit(signature)(_rows)
+
+
+_half = jit(inner=True)(_rows)
+
+
+def _iterations(
+    V, VT, x, y, new, base, linear, rates, options, state, errors,
+    fit, way, pull, curve, G, g, at, step, inverse, single, logs, exponents,
+):  # fmt: skip
+    """Iterations extrapolated with restart, in place, as many as `errors` has room for.
+
+    x is the point kept, y the proposal and `new` the point after: [W; H] (m + n, r) each; `base` is
+    room for a factor, `options` has a row for H and one for W, `state` is as in `kernels.loops`.
+    """
+    m, r, eta, gamma, gamma_bound = len(V), x.shape[1], rates[0], rates[1], rates[2]
+    for t in range(len(errors)):
+        error = 0.0
+        for side in range(2):  # H from the W before, then W from that H
+            given, data = (y[:m], V) if side == 0 else (new[m:], VT)
+            before, after = (y[m:], new[m:]) if side == 0 else (y[:m], new[:m])
+            other = base[: len(given)]
+            linear[:] = 0
+            for i in range(len(given)):
+                for c in range(r):
+                    other[i, c] = max(given[i, c], 0)
+                    linear[c] += other[i, c]
+            loss = _half(
+                data, other, linear, before, after, 0, len(after), options[side], side == 1,
+                fit, way, pull, curve, G, g, at, step, inverse, single, logs, exponents,
+            )  # fmt: skip
+            if side == 1:
+                error += 2 * loss
+            elif options[0, 0] > 0 or options[0, 1] > 0:
+                for i in range(len(after)):
+                    for c in range(r):
+                        error += after[i, c] * (2 * options[0, 0] + options[0, 1] * after[i, c])
+        beta, last, bound, error = state[0], state[1], state[2], max(error, 0.0)  # but for rounding
+        rose = not (error <= state[3])
+        kept = rose and not (state[4] > 0 and error < np.inf)
+        if not kept:
+            state[3] = error
+        for i in range(len(x)):
+            for c in range(r):
+                here = x[i, c] if kept else new[i, c]
+                y[i, c] = here + beta * (here - x[i, c])
+                x[i, c] = here
+        state[0] = beta / eta if rose else min(bound, gamma * beta)
+        state[1] = beta
+        state[2] = last if rose else min(1.0, gamma_bound * bound)
+        state[4] = kept
+        errors[t] = state[3]
+
+
+@once
+def iterations() -> Callable[..., None]:
+    """The compiled iterations, in float64: `_iterations`."""
+    matrix, vector = array(types.float64), array(types.float64, 1)
+    points = (*[matrix] * 6, vector, vector, matrix, vector, vector)
+    return jit(types.void(*points, *_room_types(types.float64)))(_iterations)
