@@ -154,6 +154,14 @@ def test_images_of_sixteen_bits_keep_them(tmp_path):
     np.testing.assert_allclose(read(tmp_path).V[:, 0], [20000 / 65535, 40000 / 65535], rtol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["L", "I;16"])
+def test_resizing_keeps_the_mean_grey(tmp_path, mode):
+    write_images(tmp_path, [(4, 4)] * 2, mode=mode)
+    plain, small = read(tmp_path).V, read(tmp_path, resize="2x2").V
+    np.testing.assert_allclose(small.mean(axis=1), plain.mean(axis=1), rtol=1e-5)
+    assert small.dtype == plain.dtype
+
+
 def test_images_of_many_sizes_are_resized_when_asked(tmp_path):
     write_images(tmp_path, [(4, 4), (8, 6)])
     with pytest.raises(ValueError, match="resize them by --resize 4x4"):

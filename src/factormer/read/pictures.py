@@ -23,9 +23,11 @@ def read_pictures(path: Path, *, resize: str | None = None) -> Data:
     rows = []
     for file in files:
         with reading(file, "an image"), images.open(file) as image:
+            grey = _grey(image)
             if size is not None:
-                image = image.convert("L").resize((size[1], size[0]), images.Resampling.BOX)
-            rows.append(_grey(image))
+                whole = images.fromarray(grey)
+                grey = np.asarray(whole.resize((size[1], size[0]), images.Resampling.BOX))
+            rows.append(grey)
         if rows[-1].shape != rows[0].shape:
             (h, w), (height, width) = rows[-1].shape, rows[0].shape
             raise DataError(
