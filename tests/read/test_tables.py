@@ -21,6 +21,7 @@ ROWS, COLUMNS = ("a", "b", "c"), ("w", "x", "y", "z")
         ("w,x,y,z\na,0,1,2,3\nb,4,5,6,7\nc,8,9,10,11\n", ROWS, COLUMNS),  # as R writes it
         ("a,0,1,2,3\nb,4,5,6,7\nc,8,9,10,11\n", ROWS, None),
         (",1,2,3,4\na,0,1,2,3\nb,4,5,6,7\n\nc,8,9,10,11\n", ROWS, ("1", "2", "3", "4")),
+        ("w,x,y,z,\n0,1,2,3,\n4,5,6,7,\n8,9,10,11,\n", None, COLUMNS),  # closed by separators
         ('w,"x",y,z\r\n0,1,2,3\r\n4,5,6,7\r\n8,9,10,11\r\n', None, COLUMNS),
     ],
 )
@@ -151,6 +152,11 @@ def test_empty_cells_are_not_known(tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "d.csv").V, [[1, np.nan], [np.nan, 4]])
 
 
+def test_blank_lines_are_none_and_quoted_blanks_are_not_known(tmp_path):
+    (tmp_path / "d.csv").write_text('x\n1\n  \n""\n4\n')
+    np.testing.assert_array_equal(read(tmp_path / "d.csv").V, [[1], [np.nan], [4]])
+
+
 def test_parquet(tmp_path):
     pa, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
     table = {"name": list(ROWS), **{c: V[:, j] for j, c in enumerate(COLUMNS)}}
@@ -189,6 +195,7 @@ def test_parquet_takes_the_index_of_pandas_and_the_column_that_is_named_so(tmp_p
     [
         ("d.csv", "x,y\n1,2\n3\n", "line 3, has 1 cells where others have 2"),
         ("d.csv", "a,1,2\nb,3,four\n", "line 2, column 3, is 'four'; it must be a number"),
+        ("d.csv", "x,y\n\n1,2\n  \n3,four\n", "line 5, column 2, is 'four'"),
         ("d.csv", "x,y\n", "has a header and no rows"),
         ("d.txt", "1", "is of no kind that is known by its name; it must be a folder of images"),
     ],

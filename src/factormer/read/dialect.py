@@ -22,9 +22,10 @@ class Dialect(NamedTuple):
         text = f"separated by {_NAMES[self.separator]}"
         return text if self.point == "." else f"{text}, with decimal commas"
 
-    def cells(self, lines: Iterable[str]) -> list[list[str]]:
-        """The cells of each line that is not empty."""
-        return [cells for cells in csv.reader(lines, delimiter=self.separator) if cells]
+    def cells(self, lines: Iterable[str]) -> list[tuple[int, list[str]]]:
+        """The number of each line that is not blank, counted from 1, and its cells."""
+        reader = csv.reader(lines, delimiter=self.separator)
+        return [(reader.line_num, cells) for cells in reader if not _is_blank(cells)]
 
     def number(self, cell: str) -> float | None:
         """The number in a cell, NaN for none known, None for what is no number."""
@@ -53,9 +54,14 @@ def detect(sample: list[str], usual: Dialect) -> Dialect:
     return max((usual, *DIALECTS), key=lambda dialect: _fitness(sample, dialect))
 
 
+def _is_blank(cells: list[str]) -> bool:
+    """Whether a line has no cells; one that holds "" alone is a number that is not known."""
+    return not cells or (len(cells) == 1 and cells[0].isspace())
+
+
 def _fitness(sample: list[str], dialect: Dialect) -> float:
     """Share of lines of the usual length, times that of numbers in them; 0 for single cells."""
-    lines = dialect.cells(sample)
+    lines = [cells for _, cells in dialect.cells(sample)]
     lines = lines[1:] or lines  # a header has no numbers, and may lack a cell
     if not lines:
         return 0.0

@@ -40,7 +40,8 @@ def read_table(path: Path, *, header: bool | None = None, index: bool | None = N
     ):
         dialect = detect(list(islice(file, _SAMPLE)), Dialect("\t" if is_tabbed else ","))
         file.seek(0)
-        lines = dialect.cells(file)
+        numbered = _without_end(dialect.cells(file))
+        lines = [cells for _, cells in numbered]
         if not lines:
             raise DataError(f"{path} is empty; it must be a table of numbers")
         has_header = _is_header(lines, dialect) if header is None else header
@@ -55,7 +56,7 @@ def read_table(path: Path, *, header: bool | None = None, index: bool | None = N
         values = np.array(
             [
                 _row(line, dialect, has_names, k, len(body[0]), path)
-                for k, line in enumerate(body, 2 if has_header else 1)
+                for k, line in numbered[has_header:]
             ]
         )
     data = plain(values, path, f"table {dialect}; {_told(has_header, has_names)}")
@@ -71,6 +72,13 @@ def read_table(path: Path, *, header: bool | None = None, index: bool | None = N
         # Tables written by R name the columns alone.
         columns = columns.labelled(names if len(names) == columns.size else names[has_names:])
     return Data(data.V, rows, columns, data.name, data.source)
+
+
+def _without_end(numbered: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """The same without the empty cells at the end, where every line closes with a separator."""
+    if any(len(cells) == 1 or cells[-1].strip() for _, cells in numbered):
+        return numbered
+    return [(k, cells[:-1]) for k, cells in numbered]
 
 
 def _is_header(lines: list[list[str]], dialect: Dialect) -> bool:
