@@ -190,6 +190,17 @@ def test_parquet_takes_the_index_of_pandas_and_the_column_that_is_named_so(tmp_p
     assert data.rows.labels == ("0.0", "4.0", "8.0")
 
 
+def test_parquet_takes_a_named_index_of_pandas_wherever_it_stands(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    index = pandas.Index([10, 30, 20], name="sample")
+    pandas.DataFrame(V, columns=list(COLUMNS), index=index).to_parquet(tmp_path / "d.parquet")
+    data = read(tmp_path / "d.parquet")
+    np.testing.assert_array_equal(data.V, V)
+    assert data.rows.labels == ("10", "30", "20")
+    assert data.rows.noun == "sample"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [

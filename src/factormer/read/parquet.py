@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from factormer.read.data import Data, DataError, plain, reading
 from factormer.read.optional import require
 
-_INDEX = "__index_level_0__"  # what pandas calls an index without a name
+_UNNAMED = "__index_level_0__"  # what pandas calls an index without a name
 
 
 def read_parquet(path: Path, *, index: bool | None = None) -> Data:
@@ -21,11 +22,12 @@ def read_parquet(path: Path, *, index: bool | None = None) -> Data:
     types = require("pyarrow.types", path)
     with reading(path, "a parquet file"):
         table = parquet.read_table(path)
+        indices = {_UNNAMED, *_pandas_index(table)}
         texts, numbers = [], []
         for k, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
             is_text = types.is_string(column.type) or types.is_large_string(column.type)
             is_text = is_text or types.is_dictionary(column.type)
-            names = index is not False and (name == _INDEX or (k == 0 and index is True))
+            names = index is not False and (name in indices or (k == 0 and index is True))
             (texts if is_text or names else numbers).append((name, column))
         if len(texts) > 1 or not numbers:
             raise DataError(
@@ -47,3 +49,9 @@ def read_parquet(path: Path, *, index: bool | None = None) -> Data:
         name = texts[0][0].strip().removesuffix("s")
         rows = rows.labelled([str(value) for value in texts[0][1].to_pylist()], f"{name}s")
     return Data(data.V, rows, columns_, data.name, data.source)
+
+
+def _pandas_index(table: Any) -> list[str]:
+    """The columns that were the index of a data frame; one that counts the rows is no column."""
+    said = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in said if isinstance(name, str)]
