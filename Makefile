@@ -15,7 +15,7 @@ BENCH_OUT := docs/results/benchmarks
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: docs examples readme-picture screenshots
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-newcomer
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -6,7 +6,7 @@
     python benchmarks/learned.py optima [CASE …]    # one default run beside ten of scikit-learn
 
 Cases as in cases.py, "name" or "name:rank"; FACTORMER_DATA names a folder with more. With --out,
-what was found goes to learned-PART.json there.
+what was found goes to learned-PART.json and learned-PART.md there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,12 @@ SIZES = ((10, 10), (30, 25), (120, 90), (400, 300), (2000, 1000), (20_000, 5_000
 _HUGE = 10**7  # entries from which fewer ranks and iterations have to do
 
 
+SAID: list[str] = []
+
+
 def say(text: str) -> None:
-    """Print at once, so that a long run shows where it is."""
+    """Print at once, so that a long run shows where it is, and keep it for the page."""
+    SAID.append(text)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -51,6 +55,7 @@ def say(text: str) -> None:
 def gain(cases: list[Case], n_iter: int) -> list[dict[str, Any]]:
     """Iterations, each two readings of V, and seconds to 1 % and 0.1 %, all from one start."""
     rows = []
+    say(" " * 26 + "".join(f"{name + ', to 1 % and 0.1 %':>38s}" for name in ENGINES))
     for case in cases:
         V = case.load()
         if scipy.sparse.issparse(V):
@@ -70,7 +75,7 @@ def gain(cases: list[Case], n_iter: int) -> list[dict[str, Any]]:
                 (int(at[0]), float(trace[at[0], 0])) if len(at) else None for at in reached
             ]
         rows.append(row)
-        say(f"{row['case']:26s}" + "".join(f"{_cell(row[name]):>34s}" for name in ENGINES))
+        say(f"{row['case']:26s}" + "".join(f"{_cell(row[name]):>38s}" for name in ENGINES))
     for name in list(ENGINES)[1:]:
         for k, label in enumerate(("1 %", "0.1 %")):
             both = [(row["her"][k], row[name][k]) for row in rows if row["her"][k] and row[name][k]]
@@ -186,7 +191,10 @@ def main() -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         found = {"environment": environment(), "rows": rows}
         text = json.dumps(found, indent=1, default=str)
-        (options.out / f"learned-{options.part}.json").write_text(text + "\n", encoding="utf-8")
+        stem = f"learned-{options.part}"
+        (options.out / f"{stem}.json").write_text(text + "\n", encoding="utf-8")
+        page = "\n".join(["```text", *SAID, "```", ""])
+        (options.out / f"{stem}.md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

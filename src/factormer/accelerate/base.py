@@ -173,9 +173,9 @@ class Judged(ABC):
 
     @abstractmethod
     def proposal(
-        self, problem: Problem, state: Resumable, stepped: Any, x: Factors
+        self, problem: Problem, before: Resumable, after: RestartedState
     ) -> tuple[Factors, Any]:
-        """Where to go on from x, after the solver's state `stepped`, and what to remember."""
+        """Where to go on after an iteration that is judged, and what to remember."""
 
     @abstractmethod
     def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:
@@ -190,14 +190,12 @@ class Judged(ABC):
         rose = ~(error <= state.error)  # or is no number
         kept = rose & ~(state.plain & error.isfinite())
         x = where(kept, state.factors, inner.factors)
-        proposed, memory = self.proposal(problem, state, inner, x)
+        error = torch.where(kept, state.error, error)
+        after = RestartedState(x, error, kept, inner, state.memory)
+        proposed, memory = self.proposal(problem, state, after)
         y = where(kept, x, proposed)
-        return RestartedState(
-            x,
-            torch.where(kept, state.error, error),
-            kept,
-            self.solver.adopt(problem, inner, y),
-            self.judged(memory, rose),
+        return after._replace(
+            inner=self.solver.adopt(problem, inner, y), memory=self.judged(memory, rose)
         )
 
     def adopt(self, problem: Problem, state: Resumable, x: Factors) -> RestartedState:
@@ -221,9 +219,11 @@ class Restarted(Judged):
         return self.accelerator.init(problem, x0)
 
     def proposal(
-        self, problem: Problem, state: Resumable, stepped: Any, x: Factors
+        self, problem: Problem, before: Resumable, after: RestartedState
     ) -> tuple[Factors, Any]:
-        return self.accelerator.propose(problem, state.memory, before=state.factors, stepped=x)
+        return self.accelerator.propose(
+            problem, before.memory, before=before.factors, stepped=after.factors
+        )
 
     def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:
         return self.accelerator.judged(memory, rose)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Bool
 from torch import Tensor
 
-from factormer.accelerate.base import Adaptive, Judged, Resumable
+from factormer.accelerate.base import Adaptive, Judged, RestartedState, Resumable
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.factors import Factors
@@ -65,14 +65,14 @@ class Lookahead(Judged):
         return Ahead(x0, 0, 0, 1, self.accelerator.init(problem, x0), resting)
 
     def proposal(
-        self, problem: Problem, state: Resumable, stepped: HALSState, x: Factors
+        self, problem: Problem, before: Resumable, after: RestartedState
     ) -> tuple[Factors, Ahead]:
-        last: Ahead = state.memory
-        if x is not stepped.factors:  # the step was refused
+        x, last = after.factors, before.memory
+        if bool(after.plain):  # the step was refused
             return x, last
         if last.rest:
-            return self._at_rest(problem, state, x, last._replace(factors=x, rest=last.rest - 1))
-        z, made = self._ahead(problem, state, stepped)
+            return self._at_rest(problem, before, x)
+        z, made = self._ahead(problem, before, after)
         y, memory = self.accelerator.propose(problem, last.memory, before=last.factors, stepped=z)
         pause = 1 if made > self.at_once else 2 * last.pause
         resting = self.resting and self.resting.init(problem, z)
@@ -82,25 +82,29 @@ class Lookahead(Judged):
         resting = self.resting and self.resting.judged(memory.resting, rose)
         return memory._replace(memory=self.accelerator.judged(memory.memory, rose), resting=resting)
 
-    def _at_rest(
-        self, problem: Problem, state: Resumable, x: Factors, now: Ahead
-    ) -> tuple[Factors, Ahead]:
+    def _at_rest(self, problem: Problem, before: Resumable, x: Factors) -> tuple[Factors, Ahead]:
+        last = before.memory
+        now = last._replace(factors=x, made=0, rest=last.rest - 1)
         if self.resting is None:
-            before = state.memory.factors
-            y, memory = self.accelerator.propose(problem, now.memory, before=before, stepped=x)
-            return y, now._replace(made=0, memory=memory)
-        y, resting = self.resting.propose(problem, now.resting, before=state.factors, stepped=x)
-        return y, now._replace(made=0, resting=resting)
+            y, memory = self.accelerator.propose(
+                problem, last.memory, before=last.factors, stepped=x
+            )
+            return y, now._replace(memory=memory)
+        y, memory = self.resting.propose(problem, last.resting, before=before.factors, stepped=x)
+        return y, now._replace(resting=memory)
 
-    def _ahead(self, problem: Problem, state: Resumable, stepped: HALSState) -> tuple[Factors, int]:
+    def _ahead(
+        self, problem: Problem, before: Resumable, after: RestartedState
+    ) -> tuple[Factors, int]:
         """Where the iterations on V̂ end that pay, and how many they are."""
+        stepped: HALSState = after.inner
         assert stepped.read is not None
         assert stepped.known is not None
-        x, error = stepped.factors, stepped.sq_error(problem)
+        x, error = after.factors, after.error
         known = Problem(agreeing(problem.V, *stepped.read, x.H, stepped.known.VtW), problem.rank)
-        cost = self._cost(problem) / self._cost(known) + state.memory.made
-        begun = bool(state.error.isfinite())
-        usual = (state.error - error) / cost if begun else 0.0
+        cost = self._cost(problem) / self._cost(known) + before.memory.made
+        begun = bool(before.error.isfinite())
+        usual = (before.error - error) / cost if begun else 0.0
         inner, made = self.ahead.init(known, x), 0
         while made < (self.n_ahead if begun else self.first):
             inner, errors = advance(known, self.ahead, inner, self.at_once - made % self.at_once)
