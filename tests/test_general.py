@@ -213,6 +213,7 @@ def test_float32_stays(random):
         ({"regularize_W": Simplex(), "solver": "mu"}, "L1 and L2 alone"),
         ({"symmetric": True}, "square V"),
         ({"symmetric": True, "loss": KL}, "squared error alone"),
+        ({"symmetric": True, "solver": "ahead"}, "choose one of auto, hals"),
         ({"regularize_W": "l1"}, "factormer.penalties"),
     ],
 )

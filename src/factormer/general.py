@@ -112,8 +112,10 @@ def _auto_solver(problem: Objective) -> str:
     return "newton" if one and newton_rows() is not None else "mu-extrapolated"
 
 
-def symmetric(V: Matrix) -> Solver[Any]:
-    """The solver of V ≈ H Hᵀ."""
+def symmetric(name: str, V: Matrix) -> Solver[Any]:
+    """The solver of V ≈ H Hᵀ, which is "hals" on two factors."""
+    if presets.ALIASES.get(name, name) not in ("auto", "hals"):
+        raise ValueError(f"solver is {name!r}; with symmetric=True choose one of auto, hals, cd")
     m, n = V.shape[-2:]
     if m != n:
         raise ValueError(f"symmetric=True needs a square V with V = Vᵀ; V has shape {(m, n)}")
@@ -249,7 +251,7 @@ def run(
     unit = mean ** (beta / 2)
     x0 = None if custom is None else custom.scale(1 / mean)
     if is_symmetric:
-        engine = symmetric(scaled.V)
+        engine = symmetric(name, scaled.V)
         start = presets.initializer("random" if init == "auto" else init, scaled.V, scaled.rank, x0)
         W, H = start(scaled, rng)
         x0 = Factors((W + H) / 2, (W + H) / 2)
