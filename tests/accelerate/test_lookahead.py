@@ -90,6 +90,18 @@ def test_the_error_never_rises_and_plain_iterations_are_not_lost():
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(curve))
 
 
+def test_after_a_refused_iteration_nothing_is_counted_of_those_ahead():
+    V, solver = noisy(), Lookahead()
+    problem = Problem(Dense(V), 4)
+    with torch.no_grad():
+        state = solver.step(problem, solver.init(problem, start(V)))
+        assert state.memory.made > 0
+        refused = solver.step(problem, state._replace(error=torch.zeros_like(state.error)))
+    assert bool(refused.plain)
+    assert refused.memory.made == 0
+    assert refused.memory.factors is state.factors
+
+
 def test_large_matrices_are_solved_ahead_by_default():
     V = noisy(300, 280, 3).numpy()
     by_default = factorize(V, 3, max_iter=6, tol=0.0, accelerator=None, init="nndsvd")

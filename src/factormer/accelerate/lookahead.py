@@ -68,8 +68,8 @@ class Lookahead(Judged):
         self, problem: Problem, before: Resumable, after: RestartedState
     ) -> tuple[Factors, Ahead]:
         x, last = after.factors, before.memory
-        if bool(after.plain):  # the step was refused
-            return x, last
+        if bool(after.plain):  # refused: the next iteration has none ahead of it, and begins at x
+            return x, last._replace(factors=x, made=0)
         if last.rest:
             return self._at_rest(problem, before, x)
         z, made = self._ahead(problem, before, after)
