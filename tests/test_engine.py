@@ -113,7 +113,7 @@ def test_multiple_of_the_matrix_has_the_root_of_it_in_each_factor(c):
     np.testing.assert_allclose(scaled.trace.rmse / c, plain.trace.rmse, rtol=1e-7)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"ahead"}))  # which serves one matrix
 def test_stack_equals_its_members(solver):
     matrices = [low_rank(seed=seed) * scale for seed, scale in enumerate((1.0, 100.0, 0.01))]
     names = {"init": "nndsvd", "solver": solver}
