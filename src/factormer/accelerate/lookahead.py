@@ -25,11 +25,14 @@ _SWEEP = 4.0
 class Ahead(NamedTuple):
     """Where the last iterations ahead ended, how many they were, and the accelerators' memories.
 
+    They promised the error `promised`; of what the last ones promised, the share `trust` came true.
     `rest` iterations on V are made before the next ones ahead; if these do not pay, 2·`pause`.
     """
 
     factors: Factors
     made: int
+    promised: float
+    trust: float
     rest: int
     pause: int
     memory: Any
@@ -47,9 +50,10 @@ class Lookahead(Judged):
 
     Iterations ahead are made `at_once` of them at a time, up to `n_ahead` (`first` after the first
     iteration), as long as they lower the error by more for their cost than the last iteration on V
-    did with those before it. Where the first few do not, V̂ knows too little of V: the next
-    iterations on V do without, 2 of them, then 4, 8, … until some pay again. Then the accelerator
-    for `resting` proposes, a network for one, if there is one.
+    did with those before it; what they promise counts as far as it came true the last time. Where
+    the first few do not pay, V̂ knows too little of V: the next iterations on V do without, 2 of
+    them, then 4, 8, … until some pay again. Then the accelerator for `resting` proposes, a network
+    for one, if there is one.
     """
 
     solver: HALS = field(default_factory=HALS)
@@ -62,7 +66,7 @@ class Lookahead(Judged):
 
     def memory(self, problem: Problem, x0: Factors) -> Ahead:
         resting = self.resting and self.resting.init(problem, x0)
-        return Ahead(x0, 0, 0, 1, self.accelerator.init(problem, x0), resting)
+        return Ahead(x0, 0, 0.0, 1.0, 0, 1, self.accelerator.init(problem, x0), resting)
 
     def proposal(
         self, problem: Problem, before: Resumable, after: RestartedState
@@ -72,11 +76,16 @@ class Lookahead(Judged):
             return x, last._replace(factors=x, made=0)
         if last.rest:
             return self._at_rest(problem, before, x)
-        z, made = self._ahead(problem, before, after)
+        trust = last.trust
+        if last.made:
+            came, promise = float(before.error - after.error), float(before.error) - last.promised
+            trust = min(max(came / promise, 0.0), 1.0) if promise > 0 else 0.0
+        z, made, promised = self._ahead(problem, before, after, trust)
         y, memory = self.accelerator.propose(problem, last.memory, before=last.factors, stepped=z)
         pause = 1 if made > self.at_once else 2 * last.pause
+        rest = 0 if pause == 1 else pause
         resting = self.resting and self.resting.init(problem, z)
-        return y, Ahead(z, made, 0 if pause == 1 else pause, pause, memory, resting)
+        return y, Ahead(z, made, promised, trust, rest, pause, memory, resting)
 
     def judged(self, memory: Ahead, rose: Bool[Tensor, ""]) -> Ahead:
         resting = self.resting and self.resting.judged(memory.resting, rose)
@@ -94,9 +103,9 @@ class Lookahead(Judged):
         return y, now._replace(resting=memory)
 
     def _ahead(
-        self, problem: Problem, before: Resumable, after: RestartedState
-    ) -> tuple[Factors, int]:
-        """Where the iterations on V̂ end that pay, and how many they are."""
+        self, problem: Problem, before: Resumable, after: RestartedState, trust: float
+    ) -> tuple[Factors, int, float]:
+        """Where the iterations on V̂ end that pay, how many they are, and the error they promise."""
         stepped: HALSState = after.inner
         assert stepped.read is not None
         assert stepped.known is not None
@@ -111,9 +120,9 @@ class Lookahead(Judged):
             made += len(errors)
             if made % self.at_once == 0:
                 gain, error = error - errors[-1], errors[-1]
-                if bool(gain < self.at_once * usual):
+                if bool(trust * gain < self.at_once * usual):
                     break
-        return inner.factors, made
+        return inner.factors, made, float(error)
 
     def _cost(self, problem: Problem) -> float:
         """What an iteration takes, in multiplications of a product with V."""
