@@ -118,7 +118,7 @@ def draw(results: dict[str, dict[str, list[Any]]], theme: str, seconds: float) -
             ax.xaxis.set_major_formatter("{x:g}")
             ax.yaxis.set_major_formatter("{x:g} %")
         panels[0].set_ylabel("error above the best")
-        panels[0].legend(loc="lower left")
+        panels[0].legend(loc="lower right", bbox_to_anchor=(1, 0.08))
     return figure
 
 
