@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numba import types
 
-from factormer.kernels.loops import array, jit, once
+from factormer.kernels.compile import array, jit, once
 
 _CHUNK = 512  # entries of a row whose share of the Hessian is summed while they are in the cache
 _SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numba import types
 
-from factormer.kernels.loops import array, jit, once
+from factormer.kernels.compile import array, jit, once
 
 _LANES = 64  # rows of a factor that are worked on at once
 _SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½

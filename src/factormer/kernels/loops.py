@@ -1,70 +1,25 @@
 """HALS sweeps, and whole iterations of extrapolated HALS, compiled for the CPU by numba.
 
 Rows are independent in a half-step: they lie side by side in the lanes of the processor, so factors
-are (r, m) and (r, n) here. Compilation is waited for in every new environment: so there is one
-signature for each function and precision, and no memory is allocated within. Other processes take
-what the first one compiled from the disk, but never a function that closes over another compiled
-one, and a stale one if what it calls is in another file. So what a loop calls is a global of its
-module. Imported by `kernels.compiled()` alone, where numba is present.
+are (r, m) and (r, n) here. Imported by `kernels.compiled()` alone, where numba is present.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import wraps
-from threading import RLock
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba import types
 
+from factormer.kernels.compile import address, array, calling, jit, once
+
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
 
-def once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """What `make` makes, once for each argument, whichever threads ask for it."""
-    lock, made = RLock(), {}
-
-    @wraps(make)
-    def get(*arguments: Any) -> Any:
-        with lock:
-            if arguments not in made:
-                made[arguments] = make(*arguments)
-            return made[arguments]
-
-    return get
-
-
-def jit(
-    signature: Any = None, *, inner: bool = False, inline: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile at once for a signature, or without one for whatever types a compiled caller has.
-
-    `inner` functions cannot be called from Python; those to `inline` are compiled with their caller
-    alone. NaN and infinity keep their meaning.
-    """
-    decorate = numba.njit(  # pyright: ignore[reportCallIssue]
-        *([] if signature is None else [signature]),
-        nogil=True,
-        cache=True,
-        error_model="numpy",
-        fastmath={"contract", "reassoc", "nsz"},
-        no_cfunc_wrapper=True,
-        no_cpython_wrapper=inner,
-        inline="always" if inline else "never",
-    )
-    return lambda function: decorate(inspect.unwrap(function))
-
-
-def array(dtype: Any, dim: int = 2, layout: str = "C") -> Any:
-    """The type of an array in a signature."""
-    return types.Array(dtype, dim, layout)
-
-
 class Scratch(NamedTuple):
-    """Room for the rows in hand: G scaled, F scaled, X with rows of zeros, and one component."""
+    """Room for the rows in hand: G scaled, and lines of F scaled, of X, and of two components."""
 
     g: np.ndarray
     f: np.ndarray
@@ -73,10 +28,10 @@ class Scratch(NamedTuple):
 
     @staticmethod
     def of(r: int, dtype: Any) -> Scratch:
-        """For rank r; components are taken four at a time, so x has rows for a multiple of four."""
-        padded = (r + 3) // 4 * 4
-        shapes = ((r, padded + 1), (r, _LANES), (padded, _LANES), (_LANES,))
-        return Scratch(*(np.zeros(shape, dtype) for shape in shapes))
+        """For rank r; components are made two at a time from four at a time, the rest is zeros."""
+        even, padded = (r + 1) // 2 * 2, (r + 3) // 4 * 4
+        lines = [np.zeros(k * _LANES, dtype) for k in (even, padded, 2)]
+        return Scratch(np.zeros((even, padded + 2), dtype), *lines)
 
 
 def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
@@ -84,62 +39,77 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
 
     For the rows start … stop of X, that is these columns of Xt; its negative entries count as 0.
     Components whose curvature G_cc is at most `flat` beside the largest are left as they are. The
-    twin is `solvers.hals.sweep`; the last four arguments are a `Scratch`.
+    twin is `solvers.hals.sweep`; the last four arguments are a `Scratch`, whose lines are a
+    constant apart, so that the compiler sees that they are.
     """
-    r, padded = len(Xt), len(x)
-    largest = G[0, 0]
+    r, padded, zero = len(Xt), len(x) // _LANES, G.dtype.type(0)
+    largest = zero
     for c in range(r):
         largest = max(largest, G[c, c])
     for c in range(r):
-        scale = 1 / G[c, c] if G[c, c] > flat * largest else 0 * largest
+        is_curved = G[c, c] > flat * largest
+        scale = 1 / G[c, c] if is_curved else zero
         for k in range(r):
             g[c, k] = scale * G[c, k]
-        g[c, c] = 0
+        g[c, c] = 0 if is_curved else -1
         g[c, padded] = scale
+        if c % 2:  # the first of a pair is known only when the pair is made
+            g[c, padded + 1] = g[c, c - 1]
+            g[c, c - 1] = 0
     for first in range(start, stop, _LANES):
         width = min(_LANES, stop - first)
         lanes = (width + 7) // 8 * 8
         for c in range(r):
-            F_c, X_c, f_c, x_c, scale = Ft[c, first:], Xt[c, first:], f[c], x[c], g[c, padded]
+            F_c, X_c, scale = Ft[c, first:], Xt[c, first:], g[c, padded]
+            f_c, x_c = f[c * _LANES :], x[c * _LANES :]
             for j in range(width):
                 f_c[j] = F_c[j] * scale
-                x_c[j] = max(X_c[j], 0)
+                x_c[j] = zero if X_c[j] < zero else X_c[j]
         for _ in range(n_sweeps):
-            for c in range(r):
-                if g[c, padded] == 0:
-                    continue
-                f_c, g_c, x_c = f[c], g[c], x[c]
+            for c in range(0, r, 2):
+                f_c, x_c, g_c, h_c = f[c * _LANES :], x[c * _LANES :], g[c], g[c + 1]
                 for k in range(0, padded, 4):
                     g0, g1, g2, g3 = g_c[k], g_c[k + 1], g_c[k + 2], g_c[k + 3]
-                    x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+                    h0, h1, h2, h3 = h_c[k], h_c[k + 1], h_c[k + 2], h_c[k + 3]
+                    x_k = x[k * _LANES :]
                     if k == 0:  # a pass less than to copy f_c first
                         for j in range(lanes):
-                            best[j] = f_c[j] - (x0[j] * g0 + x1[j] * g1) - (x2[j] * g2 + x3[j] * g3)
+                            x0, x1 = x_k[j], x_k[j + _LANES]
+                            x2, x3 = x_k[j + 2 * _LANES], x_k[j + 3 * _LANES]
+                            best[j] = f_c[j] - ((x0 * g0 + x1 * g1) + (x2 * g2 + x3 * g3))
+                            best[j + _LANES] = f_c[j + _LANES] - (
+                                (x0 * h0 + x1 * h1) + (x2 * h2 + x3 * h3)
+                            )
                     else:
                         for j in range(lanes):
-                            best[j] -= (x0[j] * g0 + x1[j] * g1) + (x2[j] * g2 + x3[j] * g3)
+                            x0, x1 = x_k[j], x_k[j + _LANES]
+                            x2, x3 = x_k[j + 2 * _LANES], x_k[j + 3 * _LANES]
+                            best[j] -= (x0 * g0 + x1 * g1) + (x2 * g2 + x3 * g3)
+                            best[j + _LANES] -= (x0 * h0 + x1 * h1) + (x2 * h2 + x3 * h3)
+                own = h_c[padded + 1]
                 for j in range(lanes):
-                    x_c[j] = max(best[j], 0)
+                    p = zero if best[j] < zero else best[j]
+                    q = best[j + _LANES] - own * p
+                    x_c[j] = p
+                    x_c[j + _LANES] = zero if q < zero else q
         for c in range(r):
-            out_c, x_c = out[c, first:], x[c]
+            out_c, x_c = out[c, first:], x[c * _LANES :]
             for j in range(width):
                 out_c[j] = x_c[j]
+
+
+def _signature(dtype: Any) -> Any:
+    real, count = numba.from_dtype(dtype), types.int64
+    room = (array(real), *[array(real, 1)] * 3)
+    return types.void(array(real), *[array(real, layout="A")] * 3, *[count] * 3, real, *room)
 
 
 @once
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
-    real = numba.from_dtype(dtype)
-    anyhow = array(real, layout="A")
-    room = (array(real), array(real), array(real), array(real, 1))
-    count = types.int64
-    return jit(types.void(array(real), *[anyhow] * 3, *[count] * 3, real, *room))(_sweeps)
+    return jit(_signature(dtype))(_sweeps)
 
 
-_sweep = jit(inner=True)(_sweeps)
-
-
-@jit(inner=True)
 def _multiply(A, a, B, out, o):
     """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out.
 
@@ -169,7 +139,6 @@ def _multiply(A, a, B, out, o):
                 out_c[j], out_d[j] = p, q
 
 
-@jit(inner=True)
 def _gram(A, start, stop, out):
     """Out = A Aᵀ for these columns of A."""
     for c in range(len(A)):
@@ -180,26 +149,27 @@ def _gram(A, start, stop, out):
             out[c, k] = out[k, c] = total
 
 
-@jit(inner=True, inline=True)
-def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best):
+def _iteration(
+    parts, V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, x, best
+):
     """One iteration of HALS from y to `new`; G becomes HᵀH and G_W WᵀW; returns the squared error.
 
     y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point before, the one after, and [(VH)ᵀ, (VᵀW)ᵀ]. V
     is V (m, n) and VT its transpose (n, m); or, for a matrix U Zᵀ, they are Zᵀ and Uᵀ, and `short`
-    (r, p) is room for UᵀW.
+    (r, p) is room for UᵀW. `parts` are addresses.
     """
     (r, both), start, stop = y.shape, 0, m
     for side in range(2):  # H from the W before, then W from that H
         given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
         start, stop = (m, both) if side == 0 else (0, m)
-        _gram(given, begin, end, G)
+        _gram_at(parts[0], (given, begin, end, G))
         for link in range(0 if len(short) else 1, 2):
             right = (U if side == 0 else Z) if link == 0 else (V if side == 0 else VT)
             left, first = (given, begin) if link == 0 or not len(short) else (short, 0)
             out, there = (short, 0) if link == 0 else (F, start)
-            _multiply(left, first, right, out, there)
-        _sweep(G, F, y, new, n_sweeps[side], start, stop, flat, g, f, X, best)
-    _gram(new, start, stop, G_W)
+            _multiply_at(parts[1], (left, first, right, out, there))
+        _sweep_at(parts[2], (G, F, y, new, n_sweeps[side], start, stop, flat, g, f, x, best))
+    _gram_at(parts[0], (new, start, stop, G_W))
     error = sq_norm
     for c in range(r):
         for j in range(m):
@@ -209,20 +179,45 @@ def iteration(V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat,
     return error
 
 
+_matrix, _vector, _count = array(types.float64), array(types.float64, 1), types.int64
+_whole = array(_count, 1)
+_gram_of = types.void(_matrix, _count, _count, _matrix)
+_multiply_of = types.void(_matrix, _count, _matrix, _matrix, _count)
+_room = (_matrix, *[_vector] * 3)
+_iteration_of = types.float64(
+    *(_whole, *[_matrix] * 5, _count, *[_matrix] * 5, _whole, types.float64, types.float64, *_room)
+)
+_gram_at, _multiply_at = calling(_gram_of), calling(_multiply_of)
+_sweep_at, iteration_at = calling(_signature(np.dtype(float))), calling(_iteration_of)
+
+
+@once
+def _functions() -> list[Any]:
+    inner = [jit(_gram_of, inner=True)(_gram), jit(_multiply_of, inner=True)(_multiply)]
+    return [*inner, sweeps(np.dtype(float)), jit(_iteration_of, inner=True)(_iteration)]
+
+
+@once
+def parts() -> np.ndarray:
+    """The addresses of an iteration's parts, as `_iteration` takes them, and then its own."""
+    return np.array([address(function) for function in _functions()])
+
+
 def _iterations(
-    V, VT, U, Z, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X, best
-):
+    parts, V, VT, U, Z, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X,
+    best,
+):  # fmt: skip
     """HALS extrapolated with restart, in place, as often as `errors` has room for.
 
-    x is the point kept and y the proposal; for the others see `iteration`. Ends early where the
+    x is the point kept and y the proposal; for the others see `_iteration`. Ends early where the
     error leaves too few digits of ‖V‖²; returns the iterations made.
     """
     eta, gamma, gamma_bound = options[0], options[1], options[2]
     sq_norm, resolved, flat = options[3], options[4], options[5]
+    room = (g, f, X, best)
     for t in range(len(errors)):
-        error = iteration(
-            V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best
-        )  # fmt: skip
+        arrays = (parts, V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps)
+        error = iteration_at(parts[3], (*arrays, sq_norm, flat, *room))
         if error < resolved * sq_norm:
             return t
         beta, last, bound = state[0], state[1], state[2]
@@ -246,8 +241,5 @@ def _iterations(
 @once
 def extrapolated() -> Callable[..., int]:
     """The compiled iterations, in float64: `_iterations`."""
-    matrix, vector, count = array(types.float64), array(types.float64, 1), types.int64
-    signature = count(
-        *[matrix] * 5, count, *[matrix] * 6, array(count, 1), *[vector] * 3, *[matrix] * 3, vector
-    )
-    return jit(signature)(_iterations)
+    points = (*[_matrix] * 5, _count, *[_matrix] * 6, _whole)
+    return jit(_count(_whole, *points, *[_vector] * 3, *_room))(_iterations)

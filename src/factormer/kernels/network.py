@@ -14,7 +14,8 @@ import numba
 import numpy as np
 from numba import types
 
-from factormer.kernels.loops import array, iteration, jit, once
+from factormer.kernels.compile import array, jit, once
+from factormer.kernels.loops import iteration_at
 
 N_PRODUCTS, N_FEATURES, N_SHARED, N_OUT = 13, 15, 6, 6
 _FLOOR = 1e-14
@@ -275,8 +276,8 @@ def room(r: int, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def _iterations(
-    V, VT, Left, Right, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X,
-    best, P, T, U, sums, gram, progress, sizes, weights, nodes, h, message, edges, steps, amounts,
+    parts, V, VT, Left, Right, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f,
+    X, best, P, T, U, sums, gram, progress, sizes, weights, nodes, h, message, edges, steps, amounts,
 ):  # fmt: skip
     """HALS from proposals of the network, judged at its end, as often as `errors` has room for.
 
@@ -288,10 +289,10 @@ def _iterations(
     (r, both), half = x.shape, (0, m, x.shape[1])
     eta, gamma, gamma_bound = options[0], options[1], options[2]
     sq_norm, resolved, flat = options[3], options[4], options[5]
+    room = (g, f, X, best)
     for i in range(len(errors)):
-        error = iteration(
-            V, VT, Left, Right, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, X, best
-        )  # fmt: skip
+        arrays = (parts, V, VT, Left, Right, short, m, y, new, F, G, G_W, n_sweeps)
+        error = iteration_at(parts[3], (*arrays, sq_norm, flat, *room))
         if error < resolved * sq_norm:
             return i
         beta, last, bound = state[0], state[1], state[2]
@@ -335,7 +336,7 @@ def iterations() -> Callable[..., int]:
     """The compiled iterations with the network, in float64: `_iterations`."""
     count, many = types.int64, [_matrix] * 6
     signature = count(
-        *[_matrix] * 5, count, *many, _whole, *[_vector] * 3, *[_matrix] * 3, _vector,
+        _whole, *[_matrix] * 5, count, *many, _whole, *[_vector] * 3, _matrix, *[_vector] * 3,
         *[_matrix] * 3, _cube, _cube, _vector, _whole, _vector, *[_matrix] * 3, *[_cube] * 3,
     )  # fmt: skip
     return jit(signature)(_iterations)

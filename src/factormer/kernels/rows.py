@@ -10,7 +10,7 @@ from typing import Any
 from numba import types
 
 from factormer.kernels import active_set
-from factormer.kernels.loops import jit, once
+from factormer.kernels.compile import jit, once
 
 
 def _calling(function: Callable[..., Any], **others: Any) -> Callable[..., Any]:

@@ -1,0 +1,103 @@
+"""How the functions of this package are compiled by numba, and call each other.
+
+Compilation is waited for in every new environment, and most of it goes by the length of a function
+and by how often it is compiled. So each is compiled alone, for one signature, without counting
+references (no memory is allocated within), and others call it by its address: numba would put
+a copy into every caller, and compile that again. Other processes take what the first one compiled
+from the disk, but never a function that closes over another compiled one, and a stale one if what
+is copied into it is in another file. So what a function calls without an address is a global of its
+module. Imported where numba is present alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from threading import RLock
+from typing import Any
+
+import numba
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+def once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What `make` makes, once for each argument, whichever threads ask for it.
+
+    Garbage is not looked for in the meantime: numba makes much of what lives on and little else.
+    """
+    lock, made = RLock(), {}
+
+    @wraps(make)
+    def get(*arguments: Any) -> Any:
+        with lock:
+            if arguments not in made:
+                collects = gc.isenabled()
+                gc.disable()
+                try:
+                    made[arguments] = make(*arguments)
+                finally:
+                    if collects:
+                        gc.enable()
+            return made[arguments]
+
+    return get
+
+
+def jit(
+    signature: Any = None, *, inner: bool = False, inline: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile at once for a signature, or without one for whatever types a compiled caller has.
+
+    `inner` functions cannot be called from Python; those to `inline` are compiled with their caller
+    alone. NaN and infinity keep their meaning.
+    """
+    decorate = numba.njit(  # pyright: ignore[reportCallIssue]
+        *([] if signature is None else [signature]),
+        nogil=True,
+        cache=True,
+        error_model="numpy",
+        fastmath={"contract", "reassoc", "nsz"},
+        no_cfunc_wrapper=True,
+        no_cpython_wrapper=inner,
+        inline="always" if inline else "never",
+        _nrt=False,
+    )
+    return lambda function: decorate(inspect.unwrap(function))
+
+
+def array(dtype: Any, dim: int = 2, layout: str = "C") -> Any:
+    """The type of an array in a signature."""
+    return types.Array(dtype, dim, layout)
+
+
+def address(function: Any) -> int:
+    """Where a function stands that was compiled for one signature."""
+    (result,) = function.overloads.values()
+    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+
+
+def calling(signature: Any) -> Any:
+    """`call(address, (arguments, …))` for compiled code, of a function with this signature."""
+
+    @intrinsic
+    def call(_: Any, address: Any, arguments: Any) -> tuple[Any, Callable[..., Any]]:
+        def lower(context: Any, builder: Any, given: Any, values: Any) -> Any:
+            kind = context.call_conv.get_function_type(signature.return_type, signature.args)
+            function = builder.inttoptr(values[0], kind.as_pointer())
+            pairs = zip(cgutils.unpack_tuple(builder, values[1]), given.args[1], strict=True)
+            ready = [
+                context.cast(builder, value, have, want)
+                for (value, have), want in zip(pairs, signature.args, strict=True)
+            ]
+            _, result = context.call_conv.call_function(
+                builder, function, signature.return_type, signature.args, ready
+            )
+            return result
+
+        return signature.return_type(address, arguments), lower
+
+    return call
