@@ -58,13 +58,12 @@ def swept(normal: Normal, H: Tensor, n_sweeps: int) -> Tensor:
 
 def run(normal: Normal, H: Tensor, count: int, order="C", parts: tuple[int, ...] = ()) -> Tensor:
     """The compiled sweeps, on parts of the rows one after the other."""
-    arrange, (n, r) = ORDERS[order], H.shape
-    G = normal.WtW.contiguous().numpy()
+    arrange, n = ORDERS[order], len(H)
+    g = loops.scaled(normal.WtW.numpy(), FLAT[H.dtype])
     Ft, Xt = (arrange(F.mT.numpy()) for F in (normal.VtW, H))
     out = arrange(np.full_like(Xt, np.nan))
     for start, stop in zip((0, *parts), (*parts, n), strict=True):
-        room = loops.Scratch.of(r, G.dtype)
-        loops.sweeps(G.dtype)(G, Ft, Xt, out, count, start, stop, FLAT[H.dtype], *room)
+        loops.sweeps(g.dtype)(Ft, Xt, out, count, start, stop, *loops.Scratch.of(g))
     return torch.from_numpy(out.T.copy())
 
 
@@ -102,8 +101,8 @@ def test_parts_of_the_rows_make_up_the_whole(parts, rng):
 def test_rows_outside_the_part_are_left_alone(rng):
     normal, H = normal_of(rng, 300, 5, torch.float64)
     Xt, out = H.mT.numpy(), np.full((5, 300), 7.0)
-    G, room = normal.WtW.numpy(), loops.Scratch.of(5, np.float64)
-    loops.sweeps(G.dtype)(G, normal.VtW.mT.numpy(), Xt, out, 1, 10, 20, 0.0, *room)
+    room = loops.Scratch.of(loops.scaled(normal.WtW.numpy(), 0.0))
+    loops.sweeps(out.dtype)(normal.VtW.mT.numpy(), Xt, out, 1, 10, 20, *room)
     assert (out[:, :10] == 7).all()
     assert (out[:, 20:] == 7).all()
     assert (out[:, 10:20] != 7).all()

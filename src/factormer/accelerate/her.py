@@ -64,11 +64,10 @@ class LearnedHER(Restarted):
         errors = np.empty(n_iter)
         options = np.append(run.options, [self.accelerator.patience, self.accelerator.memory])
         r, (sizes, weights) = problem.rank, self.accelerator.packed
-        sums, gram = np.empty((2, compiled.N_PRODUCTS, r)), np.empty((2, r, r))
-        room = compiled.room(r, sizes)
+        sums, room = np.empty((2, compiled.N_PRODUCTS, r)), compiled.room(r, sizes)
         done = compiled.iterations()(
             *(*run.points, options, run.numbers, errors, *run.scratch, *run.older),
-            *(sums, gram, np.empty(5), sizes, weights, *room),
+            *(sums, np.empty(5), sizes, weights, *room),
         )
         return Leapt(run, _memory), torch.from_numpy(errors[:done])
 
@@ -112,7 +111,7 @@ class _Run(NamedTuple):
             np.array([int(state.inner.sweeps_h), int(state.inner.sweeps_w)]),
             np.array([*growth, float(problem.V.sq_norm()), *digits]),
             loops.parts(),
-            loops.Scratch.of(problem.rank, np.float64),
+            loops.Scratch.of(loops.unscaled(problem.rank)),
         )
 
     def copied(self) -> _Run:
@@ -128,10 +127,10 @@ class _Run(NamedTuple):
         assert isinstance(V, Dense | LowRank)
         (*U, right), (*Z, right_T) = V.chain
         short = np.empty((r, U[0].shape[1])) if U else empty
-        new, F, G, G_W = *(np.empty_like(self.x) for _ in range(2)), *np.empty((2, r, r))
+        new, F = (np.empty_like(self.x) for _ in range(2))
         return (
             *(self.parts, right, right_T, *(U or [empty]), *(Z or [empty]), short, V.shape[0]),
-            *(self.x, self.y, new, F, G, G_W, self.sweeps),
+            *(self.x, self.y, new, F, np.empty((2, r, r)), self.sweeps),
         )
 
     def apart(self, F: np.ndarray) -> Factors:

@@ -64,6 +64,7 @@ def jit(
         no_cfunc_wrapper=True,
         no_cpython_wrapper=inner,
         inline="always" if inline else "never",
+        no_rewrites=True,
         _nrt=False,
     )
     return lambda function: decorate(inspect.unwrap(function))

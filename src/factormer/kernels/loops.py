@@ -19,45 +19,56 @@ _LANES = 128  # rows that a sweep works on at once; they stay in the cache for a
 
 
 class Scratch(NamedTuple):
-    """Room for the rows in hand: G scaled, and lines of F scaled, of X, and of two components."""
+    """What sweeps work with: G scaled; and lines of F scaled, of X, and of components in hand."""
 
     g: np.ndarray
-    f: np.ndarray
-    x: np.ndarray
-    best: np.ndarray
+    lines: np.ndarray
 
     @staticmethod
-    def of(r: int, dtype: Any) -> Scratch:
-        """For rank r; components are made two at a time from four at a time, the rest is zeros."""
-        even, padded = (r + 1) // 2 * 2, (r + 3) // 4 * 4
-        lines = [np.zeros(k * _LANES, dtype) for k in (even, padded, 2)]
-        return Scratch(np.zeros((even, padded + 2), dtype), *lines)
+    def of(g: np.ndarray) -> Scratch:
+        """With g from `scaled`, or room for it, and lines of its precision, all zero."""
+        even, padded = len(g), g.shape[1] - 2
+        return Scratch(g, np.zeros((even + padded + 4) * _LANES, g.dtype))
 
 
-def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
+def unscaled(r: int) -> np.ndarray:
+    """Room for G scaled: components are made two at a time, of four at a time, the rest is zero."""
+    return np.zeros(((r + 1) // 2 * 2, (r + 3) // 4 * 4 + 2))
+
+
+def _scale(G, flat, g):
+    """The g of a `Scratch`: rows of G over their diagonal, and what else sweeps with G need.
+
+    Components whose curvature G_cc is at most `flat` beside the largest are to stay as they are.
+    """
+    (_, wide), r, largest = g.shape, len(G), 0.0
+    padded = wide - 2
+    for c in range(r):
+        if G[c, c] > largest:
+            largest = G[c, c]
+    for c in range(r):
+        is_curved = G[c, c] > flat * largest
+        scale = 1 / G[c, c] if is_curved else 0.0
+        for k in range(r):
+            g[c, k] = scale * G[c, k]
+        g[c, c], g[c, padded] = 0.0 if is_curved else -1.0, scale
+        if c % 2:  # the first of a pair is known only when the second is made
+            g[c, padded + 1], g[c, c - 1] = g[c, c - 1], 0.0
+
+
+def _sweeps(Ft, Xt, out, n_sweeps, start, stop, g, f):
     """From Xt (r, n), n_sweeps of coordinate descent on ½⟨X G, X⟩ − ⟨F, X⟩ over X ≥ 0, to `out`.
 
     For the rows start … stop of X, that is these columns of Xt; its negative entries count as 0.
-    Components whose curvature G_cc is at most `flat` beside the largest are left as they are. The
-    twin is `solvers.hals.sweep`; the last four arguments are a `Scratch`, whose lines are a
-    constant apart, so that the compiler sees that they are.
+    The twin is `solvers.hals.sweep`; the last two arguments are a `Scratch` that `_scale` has been
+    at. Lines are a constant apart: else the compiler would not see that they are.
     """
-    r, padded, zero = len(Xt), len(x) // _LANES, G.dtype.type(0)
-    largest = zero
-    for c in range(r):
-        largest = max(largest, G[c, c])
-    for c in range(r):
-        is_curved = G[c, c] > flat * largest
-        scale = 1 / G[c, c] if is_curved else zero
-        for k in range(r):
-            g[c, k] = scale * G[c, k]
-        g[c, c] = 0 if is_curved else -1
-        g[c, padded] = scale
-        if c % 2:  # the first of a pair is known only when the pair is made
-            g[c, padded + 1] = g[c, c - 1]
-            g[c, c - 1] = 0
+    (even, wide), r, zero = g.shape, len(Xt), g.dtype.type(0)
+    padded = wide - 2
+    x = f[even * _LANES :]
+    best = x[padded * _LANES :]
     for first in range(start, stop, _LANES):
-        width = min(_LANES, stop - first)
+        width = stop - first if stop - first < _LANES else _LANES
         lanes = (width + 7) // 8 * 8
         for c in range(r):
             F_c, X_c, scale = Ft[c, first:], Xt[c, first:], g[c, padded]
@@ -67,29 +78,22 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
                 x_c[j] = zero if X_c[j] < zero else X_c[j]
         for _ in range(n_sweeps):
             for c in range(0, r, 2):
-                f_c, x_c, g_c, h_c = f[c * _LANES :], x[c * _LANES :], g[c], g[c + 1]
+                left, x_c, g_c, h_c, at = f[c * _LANES :], x[c * _LANES :], g[c], g[c + 1], 0
                 for k in range(0, padded, 4):
                     g0, g1, g2, g3 = g_c[k], g_c[k + 1], g_c[k + 2], g_c[k + 3]
                     h0, h1, h2, h3 = h_c[k], h_c[k + 1], h_c[k + 2], h_c[k + 3]
-                    x_k = x[k * _LANES :]
-                    if k == 0:  # a pass less than to copy f_c first
-                        for j in range(lanes):
-                            x0, x1 = x_k[j], x_k[j + _LANES]
-                            x2, x3 = x_k[j + 2 * _LANES], x_k[j + 3 * _LANES]
-                            best[j] = f_c[j] - ((x0 * g0 + x1 * g1) + (x2 * g2 + x3 * g3))
-                            best[j + _LANES] = f_c[j + _LANES] - (
-                                (x0 * h0 + x1 * h1) + (x2 * h2 + x3 * h3)
-                            )
-                    else:
-                        for j in range(lanes):
-                            x0, x1 = x_k[j], x_k[j + _LANES]
-                            x2, x3 = x_k[j + 2 * _LANES], x_k[j + 3 * _LANES]
-                            best[j] -= (x0 * g0 + x1 * g1) + (x2 * g2 + x3 * g3)
-                            best[j + _LANES] -= (x0 * h0 + x1 * h1) + (x2 * h2 + x3 * h3)
+                    x_k, less = x[k * _LANES :], best[at:]  # never the lines of `left`
+                    for j in range(lanes):
+                        x0, x1 = x_k[j], x_k[j + _LANES]
+                        x2, x3 = x_k[j + 2 * _LANES], x_k[j + 3 * _LANES]
+                        p = left[j] - ((x0 * g0 + x1 * g1) + (x2 * g2 + x3 * g3))
+                        q = left[j + _LANES] - ((x0 * h0 + x1 * h1) + (x2 * h2 + x3 * h3))
+                        less[j], less[j + _LANES] = p, q
+                    left, at = less, 2 * _LANES - at
                 own = h_c[padded + 1]
                 for j in range(lanes):
-                    p = zero if best[j] < zero else best[j]
-                    q = best[j + _LANES] - own * p
+                    p = zero if left[j] < zero else left[j]
+                    q = left[j + _LANES] - own * p
                     x_c[j] = p
                     x_c[j + _LANES] = zero if q < zero else q
         for c in range(r):
@@ -98,16 +102,32 @@ def _sweeps(G, Ft, Xt, out, n_sweeps, start, stop, flat, g, f, x, best):
                 out_c[j] = x_c[j]
 
 
-def _signature(dtype: Any) -> Any:
-    real, count = numba.from_dtype(dtype), types.int64
-    room = (array(real), *[array(real, 1)] * 3)
-    return types.void(array(real), *[array(real, layout="A")] * 3, *[count] * 3, real, *room)
+_matrix, _vector, _count = array(types.float64), array(types.float64, 1), types.int64
+_scale_of = types.void(_matrix, types.float64, _matrix)
+
+
+def _sweeps_of(dtype: Any) -> Any:
+    real = numba.from_dtype(dtype)
+    any_order = array(real, layout="A")
+    return types.void(*[any_order] * 3, *[_count] * 3, array(real), array(real, 1))
+
+
+@once
+def _scaling() -> Callable[..., None]:
+    return jit(_scale_of)(_scale)
 
 
 @once
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
-    return jit(_signature(dtype))(_sweeps)
+    return jit(_sweeps_of(dtype))(_sweeps)
+
+
+def scaled(G: np.ndarray, flat: float) -> np.ndarray:
+    """What `sweeps` take in place of G (r, r), of its precision: `_scale`."""
+    g = unscaled(len(G))
+    _scaling()(np.ascontiguousarray(G, g.dtype), flat, g)
+    return g.astype(G.dtype, copy=False)
 
 
 def _multiply(A, a, B, out, o):
@@ -119,7 +139,7 @@ def _multiply(A, a, B, out, o):
     (k, n), r = B.shape, len(A)
     even = k // 4 * 4
     for pair in range(0, r, 2):
-        c, d = max(min(pair, r - 2), 0), min(pair + 1, r - 1)
+        c, d = (pair, pair + 1) if pair + 1 < r else ((r - 2 if r > 1 else 0), r - 1)
         v, w = A[c, a : a + k], A[d, a : a + k]
         out_c, out_d = out[c, o : o + n], out[d, o : o + n]
         for j in range(n):
@@ -150,25 +170,27 @@ def _gram(A, start, stop, out):
 
 
 def _iteration(
-    parts, V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps, sq_norm, flat, g, f, x, best
+    parts, V, VT, U, Z, short, m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines
 ):
-    """One iteration of HALS from y to `new`; G becomes HᵀH and G_W WᵀW; returns the squared error.
+    """One iteration of HALS from y to `new`; `gram` becomes WᵀW and HᵀH; returns the squared error.
 
     y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point before, the one after, and [(VH)ᵀ, (VᵀW)ᵀ]. V
     is V (m, n) and VT its transpose (n, m); or, for a matrix U Zᵀ, they are Zᵀ and Uᵀ, and `short`
     (r, p) is room for UᵀW. `parts` are addresses.
     """
-    (r, both), start, stop = y.shape, 0, m
+    (r, both), start, stop, G_W, G = y.shape, 0, m, gram[0], gram[1]
     for side in range(2):  # H from the W before, then W from that H
         given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
         start, stop = (m, both) if side == 0 else (0, m)
         _gram_at(parts[0], (given, begin, end, G))
-        for link in range(0 if len(short) else 1, 2):
-            right = (U if side == 0 else Z) if link == 0 else (V if side == 0 else VT)
-            left, first = (given, begin) if link == 0 or not len(short) else (short, 0)
-            out, there = (short, 0) if link == 0 else (F, start)
-            _multiply_at(parts[1], (left, first, right, out, there))
-        _sweep_at(parts[2], (G, F, y, new, n_sweeps[side], start, stop, flat, g, f, x, best))
+        right = V if side == 0 else VT
+        if len(short):
+            _multiply_at(parts[1], (given, begin, U if side == 0 else Z, short, 0))
+            _multiply_at(parts[1], (short, 0, right, F, start))
+        else:
+            _multiply_at(parts[1], (given, begin, right, F, start))
+        _scale_at(parts[2], (G, flat, g))
+        _sweep_at(parts[3], (F, y, new, n_sweeps[side], start, stop, g, lines))
     _gram_at(parts[0], (new, start, stop, G_W))
     error = sq_norm
     for c in range(r):
@@ -179,22 +201,22 @@ def _iteration(
     return error
 
 
-_matrix, _vector, _count = array(types.float64), array(types.float64, 1), types.int64
-_whole = array(_count, 1)
+_whole, _cube = array(_count, 1), array(types.float64, 3)
 _gram_of = types.void(_matrix, _count, _count, _matrix)
 _multiply_of = types.void(_matrix, _count, _matrix, _matrix, _count)
-_room = (_matrix, *[_vector] * 3)
 _iteration_of = types.float64(
-    *(_whole, *[_matrix] * 5, _count, *[_matrix] * 5, _whole, types.float64, types.float64, *_room)
+    *(_whole, *[_matrix] * 5, _count, *[_matrix] * 3, _cube, _whole),
+    *(types.float64, types.float64, _matrix, _vector),
 )
-_gram_at, _multiply_at = calling(_gram_of), calling(_multiply_of)
-_sweep_at, iteration_at = calling(_signature(np.dtype(float))), calling(_iteration_of)
+_gram_at, _multiply_at, _scale_at = calling(_gram_of), calling(_multiply_of), calling(_scale_of)
+_sweep_at, iteration_at = calling(_sweeps_of(np.dtype(float))), calling(_iteration_of)
 
 
 @once
 def _functions() -> list[Any]:
-    inner = [jit(_gram_of, inner=True)(_gram), jit(_multiply_of, inner=True)(_multiply)]
-    return [*inner, sweeps(np.dtype(float)), jit(_iteration_of, inner=True)(_iteration)]
+    gram, multiply = jit(_gram_of, inner=True)(_gram), jit(_multiply_of, inner=True)(_multiply)
+    iteration = jit(_iteration_of, inner=True)(_iteration)
+    return [gram, multiply, _scaling(), sweeps(np.dtype(float)), iteration]
 
 
 @once
@@ -204,9 +226,8 @@ def parts() -> np.ndarray:
 
 
 def _iterations(
-    parts, V, VT, U, Z, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f, X,
-    best,
-):  # fmt: skip
+    parts, V, VT, U, Z, short, m, x, y, new, F, gram, n_sweeps, options, state, errors, g, lines
+):
     """HALS extrapolated with restart, in place, as often as `errors` has room for.
 
     x is the point kept and y the proposal; for the others see `_iteration`. Ends early where the
@@ -214,10 +235,9 @@ def _iterations(
     """
     eta, gamma, gamma_bound = options[0], options[1], options[2]
     sq_norm, resolved, flat = options[3], options[4], options[5]
-    room = (g, f, X, best)
     for t in range(len(errors)):
-        arrays = (parts, V, VT, U, Z, short, m, y, new, F, G, G_W, n_sweeps)
-        error = iteration_at(parts[3], (*arrays, sq_norm, flat, *room))
+        point = (m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines)
+        error = iteration_at(parts[4], (parts, V, VT, U, Z, short, *point))
         if error < resolved * sq_norm:
             return t
         beta, last, bound = state[0], state[1], state[2]
@@ -230,9 +250,10 @@ def _iterations(
                 here = x[c, j] if kept else new[c, j]
                 y[c, j] = here + beta * (here - x[c, j])
                 x[c, j] = here
-        state[0] = beta / eta if rose else min(bound, gamma * beta)
+        state[0] = beta / eta if rose else (gamma * beta if gamma * beta < bound else bound)
         state[1] = beta
-        state[2] = last if rose else min(1.0, gamma_bound * bound)
+        wider = gamma_bound * bound
+        state[2] = last if rose else (wider if wider < 1 else 1.0)
         state[4] = kept
         errors[t] = state[3]
     return len(errors)
@@ -241,5 +262,5 @@ def _iterations(
 @once
 def extrapolated() -> Callable[..., int]:
     """The compiled iterations, in float64: `_iterations`."""
-    points = (*[_matrix] * 5, _count, *[_matrix] * 6, _whole)
-    return jit(_count(_whole, *points, *[_vector] * 3, *_room))(_iterations)
+    points = (*[_matrix] * 5, _count, *[_matrix] * 4, _cube, _whole)
+    return jit(_count(_whole, *points, *[_vector] * 3, _matrix, _vector))(_iterations)

@@ -276,8 +276,8 @@ def room(r: int, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def _iterations(
-    parts, V, VT, Left, Right, short, m, x, y, new, F, G, G_W, n_sweeps, options, state, errors, g, f,
-    X, best, P, T, U, sums, gram, progress, sizes, weights, nodes, h, message, edges, steps, amounts,
+    parts, V, VT, Left, Right, short, m, x, y, new, F, gram, n_sweeps, options, state, errors, g,
+    lines, P, T, U, sums, progress, sizes, weights, nodes, h, message, edges, steps, amounts,
 ):  # fmt: skip
     """HALS from proposals of the network, judged at its end, as often as `errors` has room for.
 
@@ -289,10 +289,9 @@ def _iterations(
     (r, both), half = x.shape, (0, m, x.shape[1])
     eta, gamma, gamma_bound = options[0], options[1], options[2]
     sq_norm, resolved, flat = options[3], options[4], options[5]
-    room = (g, f, X, best)
     for i in range(len(errors)):
-        arrays = (parts, V, VT, Left, Right, short, m, y, new, F, G, G_W, n_sweeps)
-        error = iteration_at(parts[3], (*arrays, sq_norm, flat, *room))
+        point = (m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines)
+        error = iteration_at(parts[4], (parts, V, VT, Left, Right, short, *point))
         if error < resolved * sq_norm:
             return i
         beta, last, bound = state[0], state[1], state[2]
@@ -306,8 +305,6 @@ def _iterations(
                 _gathered(new, x, y, P, T, U, *columns, sums[side], 0, r)
                 for c in range(r):
                     moved += sums[side, 2, c]
-                    for e in range(r):
-                        gram[side, c, e] = G[c, e] if side else G_W[c, e]
             progress[0], progress[4] = beta, options[6]
             progress[1], progress[2], progress[3] = state[5], state[6], state[7]
             _mixed(sums, gram, progress, sizes, weights, nodes, h, message, edges, steps, amounts)
@@ -334,9 +331,9 @@ def _iterations(
 @once
 def iterations() -> Callable[..., int]:
     """The compiled iterations with the network, in float64: `_iterations`."""
-    count, many = types.int64, [_matrix] * 6
+    count = types.int64
     signature = count(
-        _whole, *[_matrix] * 5, count, *many, _whole, *[_vector] * 3, _matrix, *[_vector] * 3,
-        *[_matrix] * 3, _cube, _cube, _vector, _whole, _vector, *[_matrix] * 3, *[_cube] * 3,
+        _whole, *[_matrix] * 5, count, *[_matrix] * 4, _cube, _whole, *[_vector] * 3, _matrix,
+        _vector, *[_matrix] * 3, _cube, _vector, _whole, _vector, *[_matrix] * 3, *[_cube] * 3,
     )  # fmt: skip
     return jit(signature)(_iterations)

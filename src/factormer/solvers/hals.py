@@ -52,12 +52,12 @@ def hals_nnls(
             H = torch.where((done < n_sweeps)[..., None, None], sweep(normal, H), H)
         return H
     (n, r), count, result = H.shape, int(n_sweeps), torch.empty_like(H)
-    G = normal.WtW.contiguous().numpy()
+    g = loops.scaled(normal.WtW.numpy(), FLAT[H.dtype])
     Ft, Xt, out = (F.mT.numpy() for F in (normal.VtW, H, result))
-    kernel, flat = loops.sweeps(G.dtype), FLAT[H.dtype]
+    kernel = loops.sweeps(g.dtype)
 
     def some(start: int, stop: int) -> None:
-        kernel(G, Ft, Xt, out, count, start, stop, flat, *loops.Scratch.of(r, G.dtype))
+        kernel(Ft, Xt, out, count, start, stop, *loops.Scratch.of(g))
 
     share(some, n, work=n * r * r * count)
     return result
