@@ -15,19 +15,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-import numpy as np
 from numba import types
 
 from factormer.kernels.compile import array, jit, once
+from factormer.kernels.entrywise import logarithms, tiny_of
 
 _CHUNK = 512  # entries of a row whose share of the Hessian is summed while they are in the cache
-_SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
 
 
 @jit(inner=True)
 def _slopes(k, options, v, weight, y, d, frozen, slope, t):
     """Σ d·d′(y + t d), with the parts that are frozen; it is written to `slope` by entries."""
-    real, tiny = v.dtype.type, _tiny(v)
+    real, tiny = v.dtype.type, tiny_of(v)
     zero, one = real(0), real(1)
     beta, hold, total = options[0], real(1 - options[3]), zero
     if beta == 1:
@@ -57,7 +56,7 @@ def _slopes(k, options, v, weight, y, d, frozen, slope, t):
 @jit(inner=True)
 def _model(k, options, v, weight, y, slope, curve, frozen):
     """Slope and curvature by entries; far below v, those of the point at `near` times v."""
-    real, tiny = v.dtype.type, _tiny(v)
+    real, tiny = v.dtype.type, tiny_of(v)
     one, two = real(1), real(2)
     beta, near, hold = options[0], real(options[4]), real(1 - options[3])
     if beta == 1:
@@ -132,27 +131,9 @@ def _hessian(k, ld, B, curve, wide, G, at, r):
 
 
 @jit(inner=True)
-def _logarithms(k, x, mantissa, exponent):
-    """Natural logarithms of x > 0, in place: lanes take them side by side, unlike libm's."""
-    bits = x.view(np.int64)
-    for i in range(k):
-        exponent[i] = (bits[i] - _SQRT_HALF) >> 52
-        bits[i] -= exponent[i] << 52
-    for i in range(k):
-        z = (x[i] - 1) / (x[i] + 1)
-        s = z * z
-        p = 1 / 19 + s / 21
-        p = 1 / 15 + s * (1 / 17 + s * p)
-        p = 1 / 11 + s * (1 / 13 + s * p)
-        p = 1 / 7 + s * (1 / 9 + s * p)
-        p = 1 / 3 + s * (1 / 5 + s * p)
-        x[i] = 2 * z * (1 + s * p) + exponent[i] * 0.6931471805599453
-
-
-@jit(inner=True)
 def _divergence(k, options, v, weight, y, logs, exponents):
     """Σ ω d(v, y); of β = 1 without its term y where `has_linear`."""
-    tiny = _tiny(v)
+    tiny = tiny_of(v)
     beta, has_linear, total = options[0], options[3], 0.0
     if beta == 2:
         for i in range(k):
@@ -164,7 +145,7 @@ def _divergence(k, options, v, weight, y, logs, exponents):
         if beta == 0:
             for i in range(k):
                 total += weight[i] * (logs[i] - 1)
-        _logarithms(k, logs, logs, exponents)
+        logarithms(k, logs, exponents)
         if beta == 0:
             for i in range(k):
                 total -= weight[i] * logs[i]
@@ -309,12 +290,6 @@ def _rows(
                 loss += x[c] * (line[c] + l1 + l2 / 2 * x[c])
             loss += _divergence(k, options, values_j, weight_j, y, logs, exponents)
     return loss
-
-
-@jit(inner=True)
-def _tiny(v):
-    """A number so small that to divide by it is to divide by zero, but finite."""
-    return v.dtype.type(1e4) * np.finfo(v.dtype).tiny
 
 
 @once

@@ -4,7 +4,7 @@ The step is that of `kernels.divergence`. But rows of a factor lie side by side 
 processor: the Hessians of all of them are sums over the rows of V with the same weights b_c b_e, so
 that a few numbers are loaded for many multiplications. Arrays are flat, with `_LANES` numbers in a
 line: a constant, or the compiler would not see that lines are apart. The twin is `newton_row` in
-tests/reference.py; see `kernels.loops` for what compilation asks for.
+tests/reference.py; see `kernels.compile` for what compilation asks for.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numba import types
 
 from factormer.kernels.compile import array, jit, once
+from factormer.kernels.entrywise import logarithms, tiny_of
 
 _LANES = 64  # rows of a factor that are worked on at once
-_SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
 
 
 class Room(NamedTuple):
@@ -85,7 +85,7 @@ def _model(V, other, first, width, lanes, near, x, fit, pull, curve, g, G):
     """Take Σ (v/y) b from g, and make G = Σ (v/y²) b bᵀ, for so many rows from the first."""
     m, r = other.shape
     real = x.dtype.type
-    zero, one, tiny = real(0), real(1), _tiny(x)
+    zero, one, tiny = real(0), real(1), tiny_of(x)
     G[:] = zero
     for i in range(0, m, 4):
         for k in range(4):
@@ -168,7 +168,7 @@ def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
 @jit(inner=True)
 def _search(V, first, width, fit, way, fixed, bend, end, now, t):
     """How far to go from `fit` along `way`, where the slopes at the end of the way are `end`."""
-    real, tiny = fit.dtype.type, _tiny(fit)
+    real, tiny = fit.dtype.type, tiny_of(fit)
     zero, half = real(0), real(0.5)
     for _try in range(12):  # a convex function falls to t if its mean slope does
         rising = False
@@ -190,22 +190,6 @@ def _search(V, first, width, fit, way, fixed, bend, end, now, t):
         t[j] = zero if end[j] > zero else t[j]
 
 
-@jit(inner=True)
-def _logarithms(k, x, exponent):
-    """Natural logarithms of x > 0, in place: lanes take them side by side, unlike libm's."""
-    bits = x.view(np.int64)
-    for i in range(k):
-        exponent[i] = (bits[i] - _SQRT_HALF) >> 52
-        bits[i] -= exponent[i] << 52
-    for i in range(k):
-        z = (x[i] - 1) / (x[i] + 1)
-        s = z * z
-        p = 1 / 15 + s * (1 / 17 + s * (1 / 19 + s / 21))
-        p = 1 / 7 + s * (1 / 9 + s * (1 / 11 + s * (1 / 13 + s * p)))
-        p = 1 / 3 + s * (1 / 5 + s * p)
-        x[i] = 2 * z * (1 + s * p) + exponent[i] * 0.6931471805599453
-
-
 def _rows(
     V, other, linear, X, out, start, stop, options, wants_loss,
     fit, way, pull, curve, G, g, x, step, inverse, single, logs, exponents,
@@ -217,7 +201,7 @@ def _rows(
     """
     m, r = other.shape
     real = X.dtype.type
-    zero, one, tiny = real(0), real(1), _tiny(X)
+    zero, one, tiny = real(0), real(1), tiny_of(X)
     l1, l2, near, n_sweeps = real(options[0]), real(options[1]), real(options[2]), int(options[3])
     end, fixed, bend = _line(single, 0), _line(single, 1), _line(single, 2)
     now, t = _line(single, 3), _line(single, 4)
@@ -262,16 +246,10 @@ def _rows(
                 y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
                 for j in range(width):
                     logs[j] = max(v[j], tiny) / max(y[j] + t[j] * d[j], tiny)
-                _logarithms(width, logs, exponents)
+                logarithms(width, logs, exponents)
                 for j in range(width):
                     loss += v[j] * (logs[j] - 1)
     return loss
-
-
-@jit(inner=True)
-def _tiny(v):
-    """A number so small that to divide by it is to divide by zero, but finite."""
-    return v.dtype.type(1e4) * np.finfo(v.dtype).tiny
 
 
 def _room_types(real):
