@@ -249,7 +249,7 @@ def test_there_is_no_leap_without_numba(rng, monkeypatch):
 
 
 def test_no_loop_closes_over_another():
-    """Or every process would compile it again (see `kernels.loops`)."""
+    """Or every process would compile it again (see `kernels.compile`)."""
     found = []
     for module in (loops, kernels.any_rank(), kernels.newton_rows(), kernels.kullback_rows()):
         members = {**vars(module), "whole": loops.extrapolated()}

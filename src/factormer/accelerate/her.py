@@ -73,7 +73,7 @@ class LearnedHER(Restarted):
 
 
 class _Run(NamedTuple):
-    """What the compiled iterations take: parts, V and points, numbers, options, and scratch."""
+    """What the compiled iterations take: V and the points, numbers, options, and scratch."""
 
     problem: Problem
     x: np.ndarray  # the point kept, and the proposal: [Wᵀ, Hᵀ] by rows, in float64
@@ -82,7 +82,6 @@ class _Run(NamedTuple):
     older: list[np.ndarray]  # moves before the last, as x
     sweeps: np.ndarray
     options: np.ndarray
-    parts: np.ndarray  # addresses
     scratch: Any
 
     @classmethod
@@ -110,7 +109,6 @@ class _Run(NamedTuple):
             older,
             np.array([int(state.inner.sweeps_h), int(state.inner.sweeps_w)]),
             np.array([*growth, float(problem.V.sq_norm()), *digits]),
-            loops.parts(),
             loops.Scratch.of(loops.unscaled(problem.rank)),
         )
 
@@ -124,12 +122,14 @@ class _Run(NamedTuple):
     def points(self) -> tuple[Any, ...]:
         """Parts, V, the points and room for new ones, in the order of `kernels.loops`."""
         V, r, empty = self.problem.V, self.problem.rank, np.empty((0, 0))
+        loops = kernels.compiled()
         assert isinstance(V, Dense | LowRank)
+        assert loops is not None
         (*U, right), (*Z, right_T) = V.chain
         short = np.empty((r, U[0].shape[1])) if U else empty
         new, F = (np.empty_like(self.x) for _ in range(2))
         return (
-            *(self.parts, right, right_T, *(U or [empty]), *(Z or [empty]), short, V.shape[0]),
+            *(loops.parts(), right, right_T, *(U or [empty]), *(Z or [empty]), short, V.shape[0]),
             *(self.x, self.y, new, F, np.empty((2, r, r)), self.sweeps),
         )
 

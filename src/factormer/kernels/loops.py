@@ -47,13 +47,13 @@ def _scale(G, flat, g):
         if G[c, c] > largest:
             largest = G[c, c]
     for c in range(r):
-        is_curved = G[c, c] > flat * largest
-        scale = 1 / G[c, c] if is_curved else 0.0
+        G_c, g_c = G[c], g[c]
+        scale = 1 / G_c[c] if G_c[c] > flat * largest else 0.0
         for k in range(r):
-            g[c, k] = scale * G[c, k]
-        g[c, c], g[c, padded] = 0.0 if is_curved else -1.0, scale
-        if c % 2:  # the first of a pair is known only when the second is made
-            g[c, padded + 1], g[c, c - 1] = g[c, c - 1], 0.0
+            g_c[k] = scale * G_c[k]
+        g_c[c], g_c[padded] = -1.0 if scale == 0 else 0.0, scale
+    for c in range(1, r, 2):  # the first of a pair is known only when the second is made
+        g[c, padded + 1], g[c, c - 1] = g[c, c - 1], 0.0
 
 
 def _sweeps(Ft, Xt, out, n_sweeps, start, stop, g, f):
@@ -69,7 +69,7 @@ def _sweeps(Ft, Xt, out, n_sweeps, start, stop, g, f):
     best = x[padded * _LANES :]
     for first in range(start, stop, _LANES):
         width = stop - first if stop - first < _LANES else _LANES
-        lanes = (width + 7) // 8 * 8
+        lanes = (width + 7) & -8
         for c in range(r):
             F_c, X_c, scale = Ft[c, first:], Xt[c, first:], g[c, padded]
             f_c, x_c = f[c * _LANES :], x[c * _LANES :]
@@ -169,9 +169,7 @@ def _gram(A, start, stop, out):
             out[c, k] = out[k, c] = total
 
 
-def _iteration(
-    parts, V, VT, U, Z, short, m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines
-):
+def _iteration(parts, V, VT, U, Z, short, m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines):
     """One iteration of HALS from y to `new`; `gram` becomes WᵀW and HᵀH; returns the squared error.
 
     y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point before, the one after, and [(VH)ᵀ, (VᵀW)ᵀ]. V
@@ -233,7 +231,7 @@ def _iterations(
     x is the point kept and y the proposal; for the others see `_iteration`. Ends early where the
     error leaves too few digits of ‖V‖²; returns the iterations made.
     """
-    eta, gamma, gamma_bound = options[0], options[1], options[2]
+    (r, both), eta, gamma, gamma_bound = x.shape, options[0], options[1], options[2]
     sq_norm, resolved, flat = options[3], options[4], options[5]
     for t in range(len(errors)):
         point = (m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines)
@@ -245,8 +243,8 @@ def _iterations(
         kept = rose and not (state[4] > 0 and error < np.inf)
         if not kept:
             state[3] = error
-        for c in range(len(x)):
-            for j in range(x.shape[1]):
+        for c in range(r):
+            for j in range(both):
                 here = x[c, j] if kept else new[c, j]
                 y[c, j] = here + beta * (here - x[c, j])
                 x[c, j] = here
