@@ -17,6 +17,7 @@ from factormer.problem import Problem
 
 # The curvature beside the largest at which a component counts as zero: rounding, no direction.
 FLAT = {dtype: (100 * torch.finfo(dtype).eps) ** 2 for dtype in (torch.float32, torch.float64)}
+_HEAVY = 2e6  # multiplications from which sweeps in float32 are worth their compilation
 
 
 def sweep(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]:
@@ -43,7 +44,8 @@ def hals_nnls(
 ) -> Float[Tensor, "*b n r"]:
     """Several sweeps from the nonnegative part of H.
 
-    Compiled for one matrix on a CPU, in torch for stacks, GPUs and gradients.
+    Compiled for one matrix on a CPU, in float64 where that costs little; in torch for stacks, GPUs
+    and gradients.
     """
     loops = compiled() if _is_plain(H) else None
     if loops is None:
@@ -51,16 +53,19 @@ def hals_nnls(
         for done in range(int(n_sweeps.max())):
             H = torch.where((done < n_sweeps)[..., None, None], sweep(normal, H), H)
         return H
-    (n, r), count, result = H.shape, int(n_sweeps), torch.empty_like(H)
-    g = loops.scaled(normal.WtW.numpy(), FLAT[H.dtype])
-    Ft, Xt, out = (F.mT.numpy() for F in (normal.VtW, H, result))
+    (n, r), count = H.shape, int(n_sweeps)
+    work = n * r * r * count
+    dtype = H.dtype if work >= _HEAVY else torch.float64
+    g = loops.scaled(normal.WtW.to(dtype).numpy(), FLAT[H.dtype])
+    result = torch.empty_like(H, dtype=dtype)
+    Ft, Xt, out = (F.to(dtype).mT.numpy() for F in (normal.VtW, H, result))
     kernel = loops.sweeps(g.dtype)
 
     def some(start: int, stop: int) -> None:
         kernel(Ft, Xt, out, count, start, stop, *loops.Scratch.of(g))
 
-    share(some, n, work=n * r * r * count)
-    return result
+    share(some, n, work=work)
+    return result.to(H.dtype)
 
 
 def _is_plain(H: Tensor) -> bool:
