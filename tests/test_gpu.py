@@ -157,7 +157,9 @@ def test_fused_kernels_are_their_twins(shape, dtype):
         memory = memory._replace(momentum=momentum, **numbers)
         found = accelerator.amounts(Pooled(*sums), gram, memory)
         close(found, plain)
-        close(W.proposal(found[..., 0, :]), proposal(W, found[..., 0, :]))
+        for moved in (torch.ones(batch).bool().cuda(), torch.zeros(batch).bool().cuda()):
+            amounts = found[..., 0, :]
+            close(W.proposal(amounts, moved), proposal(W, amounts, moved))
 
 
 @pytest.mark.parametrize("shape", [(30, 25, 3), (3, 700, 90, 20), (300, 200, 100)])

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from factormer import kernels
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
@@ -30,8 +29,7 @@ from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
 
-ANY_RANK = "any-rank"  # the network that "auto" uses, and the one for ADMM on a GPU
-ANY_RANK_ADMM = "any-rank-admm"
+ANY_RANK = "any-rank"  # the network that "auto" uses
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
     "ahead": Lookahead,
     "ao-admm": AOADMM,
@@ -114,7 +112,7 @@ def solver(name: str, accelerator: str | Path | None, problem: Problem) -> Solve
     V = problem.V
     accelerator = None if accelerator is None else _as_name("accelerator", accelerator)
     if accelerator == "auto":
-        accelerator = _repaying(problem) if name == "auto" else None
+        accelerator = ANY_RANK if name == "auto" and _repays(V) else None
     plain = accelerator is None
     if accelerator is not None and not _ships(accelerator, use="accelerator"):
         names = _names(["auto", "None"], "accelerator")
@@ -165,20 +163,16 @@ def _looks_ahead(problem: Problem) -> bool:
     return m * n >= _AHEAD * 2 * r * (m + n)
 
 
-def _repaying(problem: Problem) -> str | None:
-    """The network that saves more by fewer iterations on V than it takes for each, if there is one.
+def _repays(V: Matrix) -> bool:
+    """Whether fewer iterations on V are worth a network's time for each: it looks at m + n rows.
 
-    It looks at m + n rows: on a CPU it repays its time where products with V are most of the cost;
-    on a GPU wherever its kernels do it in one go. Measured on dense data (docs/anyrank.md).
+    Where the products with V are most of the cost; measured on a CPU, for dense data. On a GPU
+    they are not (docs/anyrank.md).
     """
-    V = problem.V
-    if not isinstance(V, Dense) or len(V.shape) != 2:
-        return None
-    if V.device.type != "cpu":
-        with torch.no_grad():
-            return ANY_RANK_ADMM if kernels.fuses(V.device, problem.rank) else None
+    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
+        return False
     m, n = V.shape
-    return ANY_RANK if m * n >= max(_LONG, _REPAYS * (m + n)) else None
+    return m * n >= max(_LONG, _REPAYS * (m + n))
 
 
 def compressed(

@@ -28,18 +28,16 @@ def any_rank() -> ModuleType | None:
 
 def fused(X: Tensor) -> ModuleType | None:
     """The any-rank accelerator on a GPU; None for factors, or Gram matrices, that are elsewhere."""
-    return _loaded("gpu") if fuses(X.device, X.shape[-1]) else None
+    return _loaded("gpu") if _fuses(X) else None
 
 
 def fused_admm(H: Tensor) -> ModuleType | None:
     """ADMM steps on a GPU; None for factors that are elsewhere, or in float64."""
-    return _loaded("admm") if fuses(H.device, H.shape[-1]) and H.dtype == torch.float32 else None
+    return _loaded("admm") if _fuses(H) and H.dtype == torch.float32 else None
 
 
-def fuses(device: torch.device, rank: int) -> bool:
-    """Whether there are such kernels for that rank, and no gradients are wanted of them."""
-    plain = device.type == "cuda" and rank <= _MAX_RANK and not torch.is_grad_enabled()
-    return plain and _loaded("admm") is not None
+def _fuses(X: Tensor) -> bool:
+    return X.is_cuda and X.shape[-1] <= _MAX_RANK and not torch.is_grad_enabled()
 
 
 def newton_rows() -> ModuleType | None:

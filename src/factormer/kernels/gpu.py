@@ -13,7 +13,7 @@ import math
 import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.kernels.admm import jit
@@ -24,7 +24,7 @@ _ROWS, _TILE = 64, 1024  # rows that a program sums up, and entries that it has 
 
 
 @jit(do_not_specialize=["n", "r"])
-def _gather(X, before, y, P, T, U, norms, out, n, r, n_rows: tl.constexpr, R: tl.constexpr):
+def _gather(X, before, y, P, T, U, out, n, r, n_rows: tl.constexpr, R: tl.constexpr):
     part, b = tl.program_id(0), tl.program_id(1)
     rows, cols = part * n_rows + tl.arange(0, n_rows), tl.arange(0, R)
     at = (b * n + rows[:, None]) * r + cols[None, :]
@@ -35,8 +35,7 @@ def _gather(X, before, y, P, T, U, norms, out, n, r, n_rows: tl.constexpr, R: tl
     p = tl.load(P + at, mask=real, other=0.0)
     t = tl.load(T + at, mask=real, other=0.0)
     u = tl.load(U + at, mask=real, other=0.0)
-    norm = tl.load(norms + b * r + cols, mask=cols < r, other=0.0)
-    is_zero = tl.where(real & (x <= 1e-8 * norm[None, :]), 1.0, 0.0).to(x.dtype) / n
+    is_zero = tl.where(real & (x <= 0), 1.0, 0.0).to(x.dtype) / n
     to = out + (part * tl.num_programs(1) + b) * r + cols
     apart = tl.num_programs(0) * tl.num_programs(1) * r
     real_cols = cols < r
@@ -56,7 +55,10 @@ def _gather(X, before, y, P, T, U, norms, out, n, r, n_rows: tl.constexpr, R: tl
 
 
 def gather(*arrays: Float[Tensor, "*b n r"]) -> Float[Tensor, "13 *b r"]:
-    """The inner products of X, before, y, P, T and U; the twin is `accelerate.moves.products`."""
+    """The inner products of X, before, y, P, T, U; the twin is `moves.products`, up to rounding.
+
+    Entries of X that are zero up to rounding are taken for zero there, and here those that are.
+    """
     X, *others = (array.contiguous() for array in arrays)
     *batch, n, r = X.shape
     b = math.prod(batch)
@@ -64,38 +66,44 @@ def gather(*arrays: Float[Tensor, "*b n r"]) -> Float[Tensor, "13 *b r"]:
     n_rows = min(_ROWS, max(1, _TILE // R))
     n_parts = triton.cdiv(n, n_rows)
     parts = X.new_empty(N_PRODUCTS, n_parts, b, r)
-    norms = torch.linalg.vector_norm(X, dim=-2)
-    _gather[(n_parts, b)](X, *others, norms, parts, n, r, n_rows=n_rows, R=R)
+    _gather[(n_parts, b)](X, *others, parts, n, r, n_rows=n_rows, R=R)
     return parts.sum(dim=1).view(N_PRODUCTS, *batch, r)
 
 
 @jit(do_not_specialize=["n", "r", "apart"])
-def _combine(X, before, y, P, amounts, proposed, D, S, n, r, apart, size: tl.constexpr):
+def _combine(
+    amounts, moved, X, before, y, P, T, U, y_to, P_to, T_to, U_to, n, r, apart, size: tl.constexpr
+):
     b = tl.program_id(1)
+    is_moved = tl.load(moved + b) != 0
     entry = tl.program_id(0) * size + tl.arange(0, size)
     real = entry < n * r
     at, weight = b * n * r + entry, amounts + b * r + entry % r
     x = tl.load(X + at, mask=real)
     last = x - tl.load(before + at, mask=real)
     own = x - tl.load(y + at, mask=real)
-    older = tl.load(P + at, mask=real)
+    older, solver = tl.load(P + at, mask=real), tl.load(T + at, mask=real)
     d, p = tl.load(weight, mask=real), tl.load(weight + apart, mask=real)
     s = tl.load(weight + 2 * apart, mask=real)
-    tl.store(proposed + at, x + (d * last + p * older + s * own), mask=real)
-    tl.store(D + at, last, mask=real)
-    tl.store(S + at, own, mask=real)
+    step = d * last + p * older + s * own
+    tl.store(y_to + at, tl.where(is_moved, x + step, x), mask=real)
+    tl.store(P_to + at, tl.where(is_moved, last, older), mask=real)
+    tl.store(T_to + at, tl.where(is_moved, own, solver), mask=real)
+    oldest = tl.load(U + at, mask=real)
+    tl.store(U_to + at, tl.where(is_moved, solver, oldest), mask=real)
 
 
 def combine(
-    amounts: Float[Tensor, "3 *b r"], *arrays: Float[Tensor, "*b n r"]
+    amounts: Float[Tensor, "3 *b r"], moved: Bool[Tensor, "*b"], *arrays: Float[Tensor, "*b n r"]
 ) -> list[Float[Tensor, "*b n r"]]:
-    """The proposal, D and S, from X, before, y and P; the twin is `accelerate.moves.proposal`."""
+    """The proposal and the moves, of X, before, y, P, T, U; the twin is `moves.proposal`."""
     arrays = tuple(array.contiguous() for array in arrays)
     *batch, n, r = arrays[0].shape
     b = math.prod(batch)
-    out = [torch.empty_like(arrays[0]) for _ in range(3)]
+    out = [torch.empty_like(arrays[0]) for _ in range(4)]
     grid = (triton.cdiv(n * r, 1024), b)
-    _combine[grid](*arrays, amounts.contiguous(), *out, n, r, b * r, size=1024)
+    flags = moved.to(torch.int32)
+    _combine[grid](amounts.contiguous(), flags, *arrays, *out, n, r, b * r, size=1024)
     return out
 
 
