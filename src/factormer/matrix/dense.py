@@ -62,7 +62,8 @@ class Dense:
         if self.stored.dim() > 2:
             return self.entries.double().square().sum(dim=(-2, -1))
         c = 1.0 if self.scale is None else self.scale
-        m, size = self.shape[0], max(1, 2**16 // self.shape[1])  # of blocks that stay in the cache
+        at_once = 2**16 if self.device.type == "cpu" else 2**26  # what stays in the cache
+        m, size = self.shape[0], max(1, at_once // self.shape[1])
         blocks = (self.stored[start : start + size] for start in range(0, m, size))
         flat = ((block.double() * c).flatten() for block in blocks)
         return reduce(torch.add, [block.dot(block) for block in flat])
