@@ -12,6 +12,7 @@ from sklearn.decomposition._nmf import _fit_coordinate_descent
 from factormer.factors import Factors
 from factormer.matrix import Dense, Normal
 from factormer.problem import Problem
+from factormer.solvers import hals
 from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS, hals_nnls, sweep
 
@@ -32,6 +33,17 @@ def test_sweeps_solve_nonnegative_least_squares(rng):
     expected = np.stack([scipy.optimize.nnls(W.numpy(), v)[0] for v in V.T.numpy()])
     assert (expected == 0).any()
     np.testing.assert_allclose(H, expected, atol=1e-10)
+
+
+@torch.no_grad()
+def test_float32_is_swept_in_either_precision(rng, monkeypatch):
+    normal, *_ = normal_of(rng, 30, 200, 5, dtype=torch.float32)
+    H, found = draw(rng, 200, 5, dtype=torch.float32), []
+    for heavy in (0, np.inf):
+        monkeypatch.setattr(hals, "_HEAVY", heavy)
+        found.append(hals_nnls(normal, H, n_sweeps=torch.tensor(3)))
+    assert all(F.dtype == torch.float32 for F in found)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 300])
