@@ -6,7 +6,8 @@ references (no memory is allocated within), and others call it by its address: n
 a copy into every caller, and compile that again. Other processes take what the first one compiled
 from the disk, but never a function that closes over another compiled one, and a stale one if what
 is copied into it is in another file. So what a function calls without an address is a global of its
-module. Imported where numba is present alone.
+module; and where the signature of one changes that another file calls by address, clear the cache
+(`make clean`): code from the disk would call by the old one. Imported where numba is present alone.
 """
 
 from __future__ import annotations
