@@ -4,9 +4,9 @@ A row x ≥ 0 of a factor minimises Σᵢ ωᵢ d(vᵢ, yᵢ) + λ₁Σx + λ₂
 One step: the quadratic model of that at x, lowered by sweeps of coordinate descent, and a search
 along the way there. Parts of d that are concave are replaced by their tangent, so the model is
 convex and bounds d from above; the search needs derivatives alone, no logarithm. As
-`kernels.compile` asks for, there is one signature for each precision, and no memory is allocated within; the
-numbers in the loops are of that precision too, since others would widen all they meet. The twin
-is `newton_row` in tests/reference.py.
+`kernels.compile` asks for, there is one signature for each precision, and no memory is allocated
+within; the numbers in the loops are of that precision too, since others would widen all they meet.
+The twin is `newton_row` in tests/reference.py.
 """
 
 from __future__ import annotations
