@@ -11,7 +11,7 @@ from torch import Tensor
 
 from factormer.factors import Factors
 from factormer.kernels import compiled
-from factormer.kernels.threads import share
+from factormer.kernels.threads import scratch, share
 from factormer.matrix import Matrix, Normal, n_rows
 from factormer.problem import Problem
 
@@ -57,7 +57,7 @@ def hals_nnls(
     kernel, flat = loops.sweeps(G.dtype), FLAT[H.dtype]
 
     def some(start: int, stop: int) -> None:
-        kernel(G, Ft, Xt, out, count, start, stop, flat, *loops.Scratch.of(r, G.dtype))
+        kernel(G, Ft, Xt, out, count, start, stop, flat, *scratch(loops.Scratch.of, r, G.dtype))
 
     share(some, n, work=n * r * r * count)
     return result
