@@ -13,7 +13,7 @@ from torch import Tensor
 
 from factormer.factors import Factors
 from factormer.kernels.threads import gather, share
-from factormer.matrix.base import A, Normal, n_entries
+from factormer.matrix.base import A, Normal, inner, n_entries
 
 _BLOCK = 2**15  # entries looked at together: room for more is given back to the system each time
 
@@ -60,11 +60,11 @@ class Dense:
         size = max(1, (_BLOCK if on_cpu else 128 * _BLOCK) // n)
         return gather(part, m, size, work=m * n if on_cpu else 0)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.stored.shape)
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
         return self.precision or self.stored.dtype
 
@@ -79,7 +79,7 @@ class Dense:
     @cached_property
     def _sq_norm(self) -> Float[Tensor, "*b"]:
         if not self._is_large:
-            return self.entries.double().square().sum(dim=(-2, -1))
+            return inner(self.entries, self.entries)
         c = 1.0 if self.scale is None else self.scale
 
         def part(start: int, stop: int) -> Tensor:
@@ -118,12 +118,9 @@ class Dense:
         V, (W, H) = self.entries, x
         if torch.is_grad_enabled() or V.dim() > 2:
             return (W @ H.mT - V).square().sum(dim=(-2, -1))
-
-        def part(start: int, stop: int) -> Tensor:
-            residual = torch.addmm(V[start:stop], W[start:stop], H.mT, beta=-1).view(-1)
-            return residual.dot(residual)
-
-        return torch.stack(self._in_blocks(part)).sum() if self._is_large else part(0, len(V))
+        if not self._is_large:
+            return _sq_residual(V, W, H)
+        return torch.stack(self._in_blocks(lambda a, b: _sq_residual(V[a:b], W[a:b], H))).sum()
 
     def total(self) -> Float[Tensor, "*b"]:
         """The sum of all entries."""
@@ -155,6 +152,13 @@ class Dense:
         for start in range(0, m, size or m):
             rows = slice(start, min(start + (size or m), m))
             yield rows, self.entries[..., rows, :]
+
+
+def _sq_residual(
+    V: Float[Tensor, "m n"], W: Float[Tensor, "m r"], H: Float[Tensor, "n r"]
+) -> Float[Tensor, ""]:
+    residual = torch.addmm(V, W, H.mT, beta=-1).view(-1)
+    return residual.dot(residual)
 
 
 def row_major(A: Float[Tensor, "m n"]) -> np.ndarray:
