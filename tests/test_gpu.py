@@ -1,5 +1,6 @@
 """Whatever runs on a CPU runs on a GPU, and stays there."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,15 @@ import torch
 
 from factormer import NMF, factorize
 from factormer import penalties as P
+from factormer.accelerate.anyrank import AnyRank
+from factormer.accelerate.moves import Moves, Track, products, proposal
+from factormer.factors import Factors
+from factormer.matrix import Dense
+from factormer.nn.anyrank import Pooled, Progress
 from factormer.presets import SOLVERS, STARTS
+from factormer.problem import Problem
+from factormer.solvers.ao_admm import admm_nnls
+from tests.networks import random_any_rank
 
 pytestmark = pytest.mark.gpu
 
@@ -102,3 +111,65 @@ def test_the_estimator_transforms_where_its_data_are():
     assert model.inverse_transform(W).is_cuda
     named = NMF(5, random_state=0, device="cuda").fit_transform(data().numpy())
     assert isinstance(named, np.ndarray)
+
+
+@pytest.mark.parametrize("accelerator", [None, "any-rank"])
+@pytest.mark.parametrize("shape", [(60, 40), (3, 60, 40)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_replayed_iterations_are_those_made_one_by_one(accelerator, shape, dtype):
+    """Recorded on a GPU, an iteration is the same; a callback asks for one at a time."""
+    V = torch.stack([data() for _ in range(shape[0])]) if len(shape) == 3 else data()
+    options: dict[str, Any] = {"solver": "her-admm", "init": "nndsvd", "tol": 0.0, "max_iter": 25}
+    V = V.to(dtype).cuda()
+    replayed = factorize(V, 5, accelerator=accelerator, **options)
+    stepped = factorize(V, 5, accelerator=accelerator, callback=lambda _: None, **options)
+    precise = 1e-3 if dtype == torch.float32 else 1e-9
+    np.testing.assert_allclose(replayed.trace.rmse, stepped.trace.rmse, rtol=precise)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(30, 25, 3), (3, 700, 90, 20), (300, 200, 100)])
+def test_fused_kernels_are_their_twins(shape, dtype):
+    *batch, m, n, r = shape
+    rng = torch.Generator().manual_seed(0)
+
+    def track(rows: int) -> Track:
+        X, *others = (
+            torch.randn(*batch, rows, r, generator=rng).to("cuda", dtype) for _ in range(6)
+        )
+        before, y, *moves = (0.01 * F for F in others)
+        X = X.clamp(min=0)
+        return Track(X, X + before, X + y, Moves(*moves))
+
+    rough = dtype == torch.float32
+    close = partial(torch.testing.assert_close, rtol=1e-3, atol=1e-4 if rough else 1e-6)
+    W, H = track(m), track(n)
+    accelerator = AnyRank(random_any_rank().cuda())
+    with torch.no_grad():
+        sums = torch.stack([products(F, None) for F in (W, H)], dim=-2)
+        close(torch.stack([F.products(None) for F in (W, H)], dim=-2), sums)
+        gram = torch.stack([F.X.mT @ F.X for F in (W, H)], dim=-3)
+        progress = Progress(*torch.rand(4, *batch, generator=rng).to("cuda", dtype))
+        plain = torch.stack(list(accelerator.model(Pooled(*sums), gram, progress)))
+        plain[0] += progress.beta[..., None, None]
+        memory = accelerator.init(Problem(Dense(W.X @ H.X.mT), r), Factors(W.X, H.X))
+        momentum = memory.momentum._replace(beta=progress.beta)
+        numbers = {"age": progress.age, "t": progress.t, "strikes": progress.strikes}
+        memory = memory._replace(momentum=momentum, **numbers)
+        found = accelerator.amounts(Pooled(*sums), gram, memory)
+        close(found, plain)
+        close(W.proposal(found[..., 0, :]), proposal(W, found[..., 0, :]))
+
+
+@pytest.mark.parametrize("shape", [(30, 25, 3), (3, 700, 90, 20), (300, 200, 100)])
+def test_fused_admm_is_its_twin(shape):
+    *batch, m, n, r = shape
+    rng = torch.Generator().manual_seed(0)
+    V, W, H, U = (
+        torch.rand(*batch, *size, generator=rng).cuda() for size in ((m, n), (m, r), (n, r), (n, r))
+    )
+    normal, rho = Dense(V).normal(W), torch.full(tuple(batch), 2.0).cuda()
+    twin = admm_nnls(normal, H, U, rho=rho, n_inner=10)  # with gradients it is torch's
+    with torch.no_grad():
+        fused = admm_nnls(normal, H, U, rho=rho, n_inner=10)
+    torch.testing.assert_close(fused, twin, rtol=1e-3, atol=1e-4)

@@ -27,7 +27,7 @@ class Factors(NamedTuple):
 
 def where(mask: Bool[Tensor, "*b"], a: Factors, b: Factors) -> Factors:
     """Take each member of the batch from `a` where `mask` holds, else from `b`."""
-    if mask.dim() == 0:
+    if mask.dim() == 0 and not mask.is_cuda:  # a GPU is not waited for
         return a if bool(mask) else b
     mask = mask[..., None, None]
     return Factors(torch.where(mask, a.W, b.W), torch.where(mask, a.H, b.H))

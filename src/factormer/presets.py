@@ -16,6 +16,7 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, LearnedHER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
+from factormer.accelerate.replay import Replayed
 from factormer.factors import Factors
 from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
@@ -35,7 +36,7 @@ SOLVERS: dict[str, Callable[[], Solver[Any]]] = {
     "ao-admm-trace": TraceAOADMM,
     "hals": HALS,
     "her": HER,
-    "her-admm": lambda: Restarted(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+    "her-admm": lambda: Replayed(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
     "mu": Multiplicative,
 }
 ALIASES = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
@@ -135,9 +136,9 @@ def solver(name: str, accelerator: str | Path | None, problem: Problem) -> Solve
             return LearnedHER(chosen.solver, AnyRank(network))
         if isinstance(chosen, Lookahead):
             return replace(chosen, resting=AnyRank(network))
-        return Restarted(
-            chosen.solver if isinstance(chosen, Restarted) else chosen, AnyRank(network)
-        )
+        if isinstance(chosen, Replayed):
+            return Replayed(chosen.solver, AnyRank(network))
+        return Restarted(chosen, AnyRank(network))
     return Accelerated(chosen, LearnedAccelerator(network))
 
 

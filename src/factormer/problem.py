@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -20,10 +20,14 @@ RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Factorise V at a given rank; or each of a stack of matrices."""
+    """Factorise V at a given rank; or each of a stack of matrices.
+
+    `resolved` says whether errors from products have digits enough; None: look at each of them.
+    """
 
     V: Matrix
     rank: int
+    resolved: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -62,8 +66,10 @@ class Problem:
         VH, HtH = self.V.T.normal(x.H) if known is None else known
         norm = self.V.sq_norm()
         error = norm - 2 * inner(VH, x.W) + inner(x.W.mT @ x.W, HtH)
+        if self.resolved:
+            return error
         unclear = error < RESOLVED[self.V.dtype] * norm
-        if not some(unclear):
+        if self.resolved is None and not some(unclear):
             return error
         return torch.where(unclear, self.V.sq_error(x).double(), error)
 

@@ -84,6 +84,10 @@ class AnyRank:
     ) -> Float[Tensor, "3 *b 2 r"]:
         """How much of D, P and S, plain extrapolation included; a distrusted network adds none."""
         progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
+        if fused := kernels.fused(gram):
+            sums, numbers = (torch.stack(list(part)) for part in (moves, progress))
+            sizes = self.model.config.sizes
+            return fused.mix(sums, gram, numbers, self.patience, self.weights, sizes)
         compiled = kernels.any_rank() if _is_plain(gram) else None
         if compiled is None:
             trusted = memory.strikes < self.patience
@@ -101,12 +105,15 @@ class AnyRank:
     @cached_property
     def packed(self) -> tuple[np.ndarray, np.ndarray]:
         """Width, messages and layers of the network, and its weights one after another."""
-        config, layers = self.model.config, self.model.layers
-        sizes = np.array([config.width, config.messages, config.n_layers])
-        hidden = (part for pair in zip(self.model.send, layers, strict=True) for part in pair)
-        parts = (self.model.embed, *hidden, self.model.extract)
+        return np.array(self.model.config.sizes), self.weights.double().cpu().numpy()
+
+    @cached_property
+    def weights(self) -> Float[Tensor, " k"]:
+        """Those of the network one after another, where it is."""
+        pairs = zip(self.model.send, self.model.layers, strict=True)
+        parts = (self.model.embed, *(part for pair in pairs for part in pair), self.model.extract)
         weights = [weight.detach() for part in parts for weight in part.parameters()]
-        return sizes, torch.cat([weight.double().cpu().flatten() for weight in weights]).numpy()
+        return torch.cat([weight.flatten() for weight in weights])
 
     def judged(self, memory: Memory, rose: Bool[Tensor, "*b"]) -> Memory:
         """The memory after an iteration that began at the proposal, and raised the loss or not."""
@@ -122,7 +129,7 @@ def _is_plain(gram: Float[Tensor, "*b 2 r r"]) -> bool:
 
 
 def _chosen(moved: Bool[Tensor, "*b"], newer: Moves, older: Moves) -> Moves:
-    if moved.dim() == 0:
+    if moved.dim() == 0 and not moved.is_cuda:
         return newer if bool(moved) else older
     mask = moved[..., None, None]
     return Moves(*(torch.where(mask, a, b) for a, b in zip(newer, older, strict=True)))

@@ -31,6 +31,8 @@ class Track(NamedTuple):
 
     def products(self, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "13 *b r"]:
         """The inner products in the order of `Pooled`; rows that pad a stack do not count."""
+        if real is None and (fused := kernels.fused(self.X)):
+            return fused.gather(*self[:3], *self.moves)
         compiled = kernels.any_rank() if real is None and self._is_plain else None
         if compiled is None:
             return products(self, real)
@@ -42,6 +44,9 @@ class Track(NamedTuple):
 
     def proposal(self, amounts: Float[Tensor, "3 *b r"]) -> tuple[Tensor, Moves]:
         """X + d D + p P + s S for amounts (d, p, s), and the moves up to here."""
+        if fused := kernels.fused(self.X):
+            y, D, S = fused.combine(amounts, *self[:3], self.moves.P)
+            return y, Moves(D, S, self.moves.T)
         compiled = kernels.any_rank() if self._is_plain else None
         if compiled is None:
             return proposal(self, amounts)
@@ -59,7 +64,7 @@ class Track(NamedTuple):
 
 
 def products(track: Track, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "13 *b r"]:
-    """The twin of the compiled pass, for stacks, GPUs and gradients."""
+    """The twin of the compiled passes, for stacks and gradients."""
     X, before, y, (P, T, U) = track
     D, S = X - before, X - y
 
@@ -79,7 +84,7 @@ def products(track: Track, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "
 
 
 def proposal(track: Track, amounts: Float[Tensor, "3 *b r"]) -> tuple[Tensor, Moves]:
-    """The twin of the compiled pass, for stacks, GPUs and gradients."""
+    """The twin of the compiled passes, for stacks and gradients."""
     X, before, y, (P, T, _) = track
     D, S = X - before, X - y
     d, p, s = amounts[..., None, :]

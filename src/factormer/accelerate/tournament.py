@@ -56,7 +56,7 @@ class Tournament:
             after = self.solver.step(problem, inner)
             return after, float(after.sq_error(problem))
 
-        return self._ranked(_at_once(one, state.states), state.t + 1)
+        return self._ranked(_at_once(one, problem, state.states), state.t + 1)
 
     def leap(
         self, problem: Problem, state: TournamentState, n_iter: int
@@ -67,7 +67,7 @@ class Tournament:
         left = [end - state.t for end in self.rounds if end > state.t]
         n_iter = min([n_iter, *left])
         solver = cast(Leaping[Any], self.solver)
-        leapt = _at_once(lambda inner: solver.leap(problem, inner, n_iter), state.states)
+        leapt = _at_once(lambda inner: solver.leap(problem, inner, n_iter), problem, state.states)
         if any(len(errors) < n_iter for _, errors in leapt):
             return state, torch.empty(0)
         finals = [(after, float(errors[-1])) for after, errors in leapt]
@@ -88,8 +88,8 @@ def _or_infinite(error: float) -> float:
     return error if error == error else float("inf")
 
 
-def _at_once(f: Callable[[Any], R], items: tuple[Any, ...]) -> list[R]:
-    """Apply f to each item, over as many threads as there are."""
+def _at_once(f: Callable[[Any], R], problem: Problem, items: tuple[Any, ...]) -> list[R]:
+    """Apply f to each item, over as many threads as there are; a GPU takes them in turn."""
     results: list[Any] = [None] * len(items)
 
     def some(start: int, stop: int) -> None:
@@ -97,5 +97,5 @@ def _at_once(f: Callable[[Any], R], items: tuple[Any, ...]) -> list[R]:
             for k in range(start, stop):
                 results[k] = f(items[k])
 
-    share(some, len(items), work=_LONG)
+    share(some, len(items), work=_LONG if problem.V.device.type == "cpu" else 0)
     return results

@@ -1,7 +1,7 @@
-"""Compiled CPU versions of hot loops, each with a slow twin in torch that its docstring names.
+"""Compiled versions of hot loops, each with a slow twin in torch that its docstring names.
 
 Each is a module that is imported when it is first needed, since that may compile, and None where
-numba is absent: then the slow twins do the work.
+numba, or on a GPU triton, is absent: then the slow twins do the work.
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+
+import torch
+from torch import Tensor
+
+_MAX_RANK = 128  # of a kernel on a GPU, whose programs have r×r numbers at hand
 
 
 def compiled() -> ModuleType | None:
@@ -19,6 +24,20 @@ def compiled() -> ModuleType | None:
 def any_rank() -> ModuleType | None:
     """The any-rank accelerator."""
     return _loaded("network")
+
+
+def fused(X: Tensor) -> ModuleType | None:
+    """The any-rank accelerator on a GPU; None for factors, or Gram matrices, that are elsewhere."""
+    return _loaded("gpu") if _is_fusible(X) else None
+
+
+def fused_admm(H: Tensor) -> ModuleType | None:
+    """ADMM steps on a GPU; None for factors that are elsewhere, or in float64."""
+    return _loaded("admm") if _is_fusible(H) and H.dtype == torch.float32 else None
+
+
+def _is_fusible(X: Tensor) -> bool:
+    return X.is_cuda and not torch.is_grad_enabled() and X.shape[-1] <= _MAX_RANK
 
 
 def newton_rows() -> ModuleType | None:

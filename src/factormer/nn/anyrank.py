@@ -33,6 +33,11 @@ class AnyRankConfig:
     messages: int = 8  # channels that components send each other
     n_layers: int = 2
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Width, messages and layers."""
+        return self.width, self.messages, self.n_layers
+
     def __post_init__(self) -> None:
         if self.kind != "any-rank":
             raise ValueError(f"kind is {self.kind!r}; it must be 'any-rank'")

@@ -5,6 +5,7 @@ import torch
 
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
+from factormer.accelerate.replay import map_tensors, tensors
 from factormer.factors import Factors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.train.anyrank.problems import draw_bucket
@@ -12,9 +13,7 @@ from factormer.train.anyrank.rollout import (
     admm,
     classical,
     learned,
-    map_tensors,
     rms,
-    tensors,
     trajectory,
     unrolled_loss,
 )

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from factormer.accelerate.base import RestartedState
+from factormer.accelerate.replay import map_tensors, tensors
 from factormer.matrix import Dense
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem import Problem
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.pool import Entry
-from factormer.train.anyrank.rollout import Outcome, learned, map_tensors, tensors, unrolled_loss
+from factormer.train.anyrank.rollout import Outcome, learned, unrolled_loss
 
 
 class Work(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -133,22 +132,6 @@ def trajectory(
 
 def _log_excess(error: Float[Tensor, " b"], best: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     return ((error - best).clamp(min=0) + _SMALL * best + 1e-6).log()
-
-
-def map_tensors(f: Callable[[Tensor], Tensor], state: Any) -> Any:
-    """The same nest of named tuples with f of every tensor."""
-    if isinstance(state, Tensor):
-        return f(state)
-    if state is None:
-        return None
-    return type(state)(*(map_tensors(f, part) for part in state))
-
-
-def tensors(state: Any) -> list[Tensor]:
-    """Every tensor in a nest of named tuples, in order."""
-    found: list[Tensor] = []
-    map_tensors(lambda t: (found.append(t), t)[1], state)
-    return found
 
 
 def _sq_error(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
