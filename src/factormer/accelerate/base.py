@@ -181,7 +181,7 @@ class Judged(ABC):
     def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:
         """The memory after an iteration that began at a proposal, and raised the loss or not."""
 
-    def init(self, problem: Problem, x0: Factors) -> Resumable:
+    def init(self, problem: Problem, x0: Factors) -> RestartedState:
         return self._at(problem, x0, self.solver.init(problem, x0))
 
     def step(self, problem: Problem, state: Resumable) -> RestartedState:

@@ -34,7 +34,8 @@ class HER(Restarted):
     solver: HALS = field(default_factory=HALS)
     accelerator: Extrapolation = field(default_factory=Extrapolation)
 
-    def init(self, problem: Problem, x0: Factors) -> Resumable:
+    def init(self, problem: Problem, x0: Factors) -> Any:
+        """A `Resumable` at x0, in the arrays of compiled iterations where these are to come."""
         run = _Run.at(problem, x0, self.solver, self.accelerator)
         return super().init(problem, x0) if run is None else Leapt(run, _momentum)
 
@@ -178,9 +179,13 @@ class Leapt:
     run: _Run
     recall: Callable[[_Run], Any]
 
-    @cached_property
+    @property
     def factors(self) -> Factors:
         """The last point kept."""
+        return self._factors
+
+    @cached_property
+    def _factors(self) -> Factors:
         return self.run.apart(self.run.x)
 
     @property

@@ -60,11 +60,11 @@ class Dense:
         size = max(1, (_BLOCK if on_cpu else 128 * _BLOCK) // n)
         return gather(part, m, size, work=m * n if on_cpu else 0)
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.stored.shape)
 
-    @cached_property
+    @property
     def dtype(self) -> torch.dtype:
         return self.precision or self.stored.dtype
 
