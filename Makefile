@@ -15,7 +15,7 @@ BENCH_OUT := docs/results/benchmarks
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: docs examples readme-picture screenshots
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ bench-learned: $(INSTALLED) ## What the network and iterations ahead are worth: 
 
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
+
+bench-gpu: $(INSTALLED) ## Iterations on a GPU, step by step and recorded, without and with a network
+	$(BIN)/python benchmarks/gpu.py --out $(BENCH_OUT)
 
 bench-newcomer: $(INSTALLED) ## How long it takes from a clean clone to the first report
 	$(BIN)/python benchmarks/newcomer.py --out $(BENCH_OUT)

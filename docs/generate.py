@@ -29,6 +29,7 @@ BENCHMARKS = (
     Benchmark("kl", "bench-kl", "Kullback–Leibler", "The same for counts, beside scikit-learn."),
     Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` buy?"),
     Benchmark("ablation", "bench-ablation", "The any-rank network", "What is each part worth?"),
+    Benchmark("gpu", "bench-gpu", "On a GPU", "What are recorded iterations and a network worth?"),
     Benchmark(
         "learned-gain",
         "bench-learned PART=gain",

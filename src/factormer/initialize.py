@@ -19,6 +19,7 @@ from factormer.solvers.hals import HALS
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
 _FEW_ROWS = 512  # that tell where a rotation should go at first
 _EXACT = 200  # sides up to which all singular vectors are cheap
+_GPU_SVD = 32  # sides up to which a GPU decomposes many matrices at once
 
 
 @runtime_checkable
@@ -221,9 +222,14 @@ def _turned(
         Y = X @ R.movedim(0, -2).flatten(-2)  # (*b, k, t·r)
         P = torch.nn.functional.leaky_relu_(Y, 1 - relax)
         M = (X.mT @ P).unflatten(-1, (len(R), -1)).movedim(-2, 0)  # (t, *b, r, r)
-        A, _, Bt = torch.linalg.svd(M)
-        R = A @ Bt
+        R = _polar(M)
     return R
+
+
+def _polar(M: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b r r"]:
+    """The rotation nearest to M; on a GPU, SVDs beyond this size take longer than the way back."""
+    A, _, Bt = torch.linalg.svd(M.cpu() if M.is_cuda and M.shape[-1] > _GPU_SVD else M)
+    return (A @ Bt).to(M.device)
 
 
 def _some_rows(X: Tensor, count: int, rng: torch.Generator) -> Tensor:

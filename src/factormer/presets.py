@@ -166,8 +166,8 @@ def _looks_ahead(problem: Problem) -> bool:
 def _repays(V: Matrix) -> bool:
     """Whether fewer iterations on V are worth a network's time for each: it looks at m + n rows.
 
-    Where the products with V are most of the cost; measured on a CPU, for dense data
-    (docs/anyrank.md).
+    Where the products with V are most of the cost; measured on a CPU, for dense data. On a GPU
+    they are not (docs/anyrank.md).
     """
     if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
         return False

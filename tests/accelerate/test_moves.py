@@ -34,8 +34,9 @@ def test_products_are_those_of_the_twin(dtype, by_components, rng):
 def test_proposals_are_those_of_the_twin(dtype, by_components, rng):
     track = draw(rng, dtype, by_components=by_components)
     amounts = torch.randn(3, 3, generator=rng, dtype=torch.float64).to(dtype)
-    found, expected = track.proposal(amounts), moves.proposal(track, amounts)
-    torch.testing.assert_close(found, expected)
+    for moved in (torch.tensor(True), torch.tensor(False)):
+        found, expected = track.proposal(amounts, moved), moves.proposal(track, amounts, moved)
+        torch.testing.assert_close(found, expected)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from torch import Tensor
 from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.accelerate.moves import Moves, Track
-from factormer.factors import Factors, where
+from factormer.factors import Factors
 from factormer.nn.anyrank import AnyRankNetwork, Pooled, Progress
 from factormer.problem import Problem
 
@@ -67,17 +67,12 @@ class AnyRank:
         moves = Pooled(*torch.stack(products, dim=-2))
         gram = torch.stack([F.mT @ F for F in stepped], dim=-3)
         amounts = self.amounts(moves, gram, memory)
-        (y_W, moves_W), (y_H, moves_H) = (
-            track.proposal(amounts[..., side, :]) for side, track in enumerate((W, H))
-        )
         moved = moves.DD.sum(dim=(-2, -1)) > 0  # else the last proposal was refused
-        proposed = where(moved, Factors(y_W, y_H), stepped)
-        return proposed, memory._replace(
-            proposed=proposed,
-            W=_chosen(moved, moves_W, memory.W),
-            H=_chosen(moved, moves_H, memory.H),
-            t=memory.t + 1,
+        (y_W, moves_W), (y_H, moves_H) = (
+            track.proposal(amounts[..., side, :], moved) for side, track in enumerate((W, H))
         )
+        proposed = Factors(y_W, y_H)
+        return proposed, memory._replace(proposed=proposed, W=moves_W, H=moves_H, t=memory.t + 1)
 
     def amounts(
         self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], memory: Memory
@@ -86,8 +81,8 @@ class AnyRank:
         progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
         if fused := kernels.fused(gram):
             sums, numbers = (torch.stack(list(part)) for part in (moves, progress))
-            sizes = self.model.config.sizes
-            return fused.mix(sums, gram, numbers, self.patience, self.weights, sizes)
+            nodes, edges, steps = fused.look(sums, gram, numbers)
+            return fused.choose(self.model.listen(nodes, edges), steps, numbers, self.patience)
         compiled = kernels.any_rank() if _is_plain(gram) else None
         if compiled is None:
             trusted = memory.strikes < self.patience
@@ -105,15 +100,12 @@ class AnyRank:
     @cached_property
     def packed(self) -> tuple[np.ndarray, np.ndarray]:
         """Width, messages and layers of the network, and its weights one after another."""
-        return np.array(self.model.config.sizes), self.weights.double().cpu().numpy()
-
-    @cached_property
-    def weights(self) -> Float[Tensor, " k"]:
-        """Those of the network one after another, where it is."""
-        pairs = zip(self.model.send, self.model.layers, strict=True)
-        parts = (self.model.embed, *(part for pair in pairs for part in pair), self.model.extract)
+        config, layers = self.model.config, self.model.layers
+        sizes = np.array([config.width, config.messages, config.n_layers])
+        hidden = (part for pair in zip(self.model.send, layers, strict=True) for part in pair)
+        parts = (self.model.embed, *hidden, self.model.extract)
         weights = [weight.detach() for part in parts for weight in part.parameters()]
-        return torch.cat([weight.flatten() for weight in weights])
+        return sizes, torch.cat([weight.double().cpu().flatten() for weight in weights]).numpy()
 
     def judged(self, memory: Memory, rose: Bool[Tensor, "*b"]) -> Memory:
         """The memory after an iteration that began at the proposal, and raised the loss or not."""
@@ -126,10 +118,3 @@ class AnyRank:
 
 def _is_plain(gram: Float[Tensor, "*b 2 r r"]) -> bool:
     return gram.dim() == 3 and gram.device.type == "cpu" and not torch.is_grad_enabled()
-
-
-def _chosen(moved: Bool[Tensor, "*b"], newer: Moves, older: Moves) -> Moves:
-    if moved.dim() == 0 and not moved.is_cuda:
-        return newer if bool(moved) else older
-    mask = moved[..., None, None]
-    return Moves(*(torch.where(mask, a, b) for a, b in zip(newer, older, strict=True)))

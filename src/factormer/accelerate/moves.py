@@ -42,14 +42,21 @@ class Track(NamedTuple):
         share(lambda a, b: kernel(*arrays, 0, n, sums, a, b), r, work=10 * n * r)
         return torch.from_numpy(sums).to(self.X.dtype)
 
-    def proposal(self, amounts: Float[Tensor, "3 *b r"]) -> tuple[Tensor, Moves]:
-        """X + d D + p P + s S for amounts (d, p, s), and the moves up to here."""
+    def proposal(
+        self, amounts: Float[Tensor, "3 *b r"], moved: Bool[Tensor, "*b"]
+    ) -> tuple[Tensor, Moves]:
+        """X + d D + p P + s S for amounts (d, p, s), and the moves up to here.
+
+        Where nothing moved it is X itself, and the moves are those before.
+        """
         if fused := kernels.fused(self.X):
-            y, D, S = fused.combine(amounts, *self[:3], self.moves.P)
-            return y, Moves(D, S, self.moves.T)
+            y, *moves = fused.combine(amounts, moved, *self[:3], *self.moves)
+            return y, Moves(*moves)
         compiled = kernels.any_rank() if self._is_plain else None
         if compiled is None:
-            return proposal(self, amounts)
+            return proposal(self, amounts, moved)
+        if not moved:
+            return self.X, self.moves
         (n, r), dtype = self.X.shape, _dtype(self.X)
         given = [_by_components(F) for F in (*self[:3], self.moves.P)]
         made, kernel = [np.empty((r, n), dtype) for _ in range(3)], compiled.combine(dtype)
@@ -83,12 +90,16 @@ def products(track: Track, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "
     return torch.stack([*own, *solver, zeros])
 
 
-def proposal(track: Track, amounts: Float[Tensor, "3 *b r"]) -> tuple[Tensor, Moves]:
+def proposal(
+    track: Track, amounts: Float[Tensor, "3 *b r"], moved: Bool[Tensor, "*b"]
+) -> tuple[Tensor, Moves]:
     """The twin of the compiled passes, for stacks and gradients."""
-    X, before, y, (P, T, _) = track
+    X, before, y, (P, T, U) = track
     D, S = X - before, X - y
     d, p, s = amounts[..., None, :]
-    return X + (d * D + p * P + s * S), Moves(D, S, T)
+    pairs = ((X + (d * D + p * P + s * S), X), (D, P), (S, T), (T, U))
+    y, *moves = (torch.where(moved[..., None, None], now, older) for now, older in pairs)
+    return y, Moves(*moves)
 
 
 def _by_components(F: Float[Tensor, "n r"]) -> np.ndarray:

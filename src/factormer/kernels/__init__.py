@@ -28,16 +28,16 @@ def any_rank() -> ModuleType | None:
 
 def fused(X: Tensor) -> ModuleType | None:
     """The any-rank accelerator on a GPU; None for factors, or Gram matrices, that are elsewhere."""
-    return _loaded("gpu") if _is_fusible(X) else None
+    return _loaded("gpu") if _fuses(X) else None
 
 
 def fused_admm(H: Tensor) -> ModuleType | None:
     """ADMM steps on a GPU; None for factors that are elsewhere, or in float64."""
-    return _loaded("admm") if _is_fusible(H) and H.dtype == torch.float32 else None
+    return _loaded("admm") if _fuses(H) and H.dtype == torch.float32 else None
 
 
-def _is_fusible(X: Tensor) -> bool:
-    return X.is_cuda and not torch.is_grad_enabled() and X.shape[-1] <= _MAX_RANK
+def _fuses(X: Tensor) -> bool:
+    return X.is_cuda and X.shape[-1] <= _MAX_RANK and not torch.is_grad_enabled()
 
 
 def newton_rows() -> ModuleType | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from typing import Any
 
 import torch
 import triton  # pyright: ignore[reportMissingImports]
@@ -18,12 +19,14 @@ from torch import Tensor
 _ROWS = 32  # of a program
 
 
-def jit(function):
-    """Compile a kernel when it is first launched, whatever checks types around it."""
-    return triton.jit(inspect.unwrap(function))
+def jit(function: Any = None, **options: Any) -> Any:
+    """Compile a kernel when it is first launched, without what checks types around it."""
+    if function is None:
+        return lambda function: jit(function, **options)
+    return triton.jit(inspect.unwrap(function), **options)
 
 
-@jit
+@jit(do_not_specialize=["n", "r", "n_inner"])
 def _admm(F, inverse, H, U, rho, H_to, U_to, n, r, n_inner, N: tl.constexpr, R: tl.constexpr):
     b, k, cols = tl.program_id(1), tl.arange(0, R), tl.arange(0, R)
     rows = tl.program_id(0) * N + tl.arange(0, N)

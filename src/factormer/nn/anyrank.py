@@ -33,11 +33,6 @@ class AnyRankConfig:
     messages: int = 8  # channels that components send each other
     n_layers: int = 2
 
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Width, messages and layers."""
-        return self.width, self.messages, self.n_layers
-
     def __post_init__(self) -> None:
         if self.kind != "any-rank":
             raise ValueError(f"kind is {self.kind!r}; it must be 'any-rank'")
@@ -107,6 +102,15 @@ class AnyRankNetwork(nn.Module):
 
     def forward(self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], progress: Progress) -> Mixing:
         """What to add to plain extrapolation, from the moves and [WᵀW, HᵀH]."""
+        nodes, edges, step = self.look(moves, gram, progress)
+        out = self.listen(nodes, edges).clamp(-4, 4).to(gram.dtype)
+        out = out.unflatten(-1, (2, _N_OUT)).movedim(-2, -3)  # (2, r, numbers)
+        return _mixing(out, progress.beta[..., None, None].to(gram.dtype), step)
+
+    def look(
+        self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], progress: Progress
+    ) -> tuple[Float[Tensor, "*b r k"], Float[Tensor, "*b 3 r r"], Anderson]:
+        """The features of the nodes and of the edges between them, and Anderson's steps."""
         own = self.embed.weight.dtype
         with torch.no_grad():
             strength = moves.XX.prod(dim=-2)  # ‖w_c h_cᵀ‖²
@@ -119,15 +123,20 @@ class AnyRankNetwork(nn.Module):
             nodes = nodes.nan_to_num().clamp(-10, 10).to(own)  # (r, features)
             C = _cosines(gram)
             edges = _by_rows(torch.cat([C, C.prod(dim=-3, keepdim=True)], dim=-3)).to(own)
+        return nodes, edges, step
+
+    def listen(
+        self, nodes: Float[Tensor, "*b r k"], edges: Float[Tensor, "*b 3 r r"]
+    ) -> Float[Tensor, "*b r n"]:
+        """What the components say, for each factor, after they have heard each other."""
+        nodes, edges = (part.to(self.embed.weight.dtype) for part in (nodes, edges))
         h = gate(self.embed(nodes))  # (r, d)
         for send, layer in zip(self.send, self.layers, strict=True):
             message = send(h)  # (r, k)
             mean = message.mean(dim=-2, keepdim=True).expand_as(message)
             heard = (edges @ message[..., None, :, :]).movedim(-3, -2).flatten(start_dim=-2)
             h = h + gate(layer(torch.cat([h, mean, heard], dim=-1)))
-        out = self.extract(h).clamp(-4, 4).to(gram.dtype)
-        out = out.unflatten(-1, (2, _N_OUT)).movedim(-2, -3)  # (2, r, numbers)
-        return _mixing(out, progress.beta[..., None, None].to(gram.dtype), step)
+        return self.extract(h)
 
 
 def gate(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
