@@ -19,16 +19,16 @@ def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
     """
     w, h = lengths(x.W), lengths(x.H)
     root_w, root_h = np.sqrt(w), np.sqrt(h)  # whose product is a number where w·h may be none
-    factor = np.ones_like(w)
+    share, factor = root_w * root_h, np.ones_like(w)
     if scale == "balanced":
-        np.divide(root_h, root_w, out=factor, where=(w > 0) & (h > 0))
+        np.divide(root_h, root_w, out=factor, where=share > 0)
     elif scale == "sum":
         total = to_numpy(x.H.sum(dim=0))
         factor = np.where(total > 0, total, factor)
     if order is not None:
-        places = np.argsort(-root_w * root_h, kind="stable")
+        places = np.argsort(-share, kind="stable")
         at = torch.from_numpy(places).to(x.W.device)
-        x, factor = Factors(*(F.index_select(1, at) for F in x)), factor[places]
+        x, factor = Factors(x.W.index_select(1, at), x.H.index_select(1, at)), factor[places]
     if scale is None:
         return x
     times = torch.from_numpy(factor).to(x.W)
@@ -38,7 +38,8 @@ def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
 def lengths(F: Float[Tensor, "m r"]) -> np.ndarray:
     """The length of each column, in float64, of numbers of any size."""
     length = to_numpy(torch.linalg.vector_norm(F, dim=0, dtype=torch.float64))
-    if length.min() > 1e-150 and length.max() < 1e150:  # no square has left the numbers
+    known = length.tolist()  # whose extremes are found sooner than those of a small array
+    if min(known) > 1e-150 and max(known) < 1e150:  # no square has left the numbers
         return length
     F = F.double()
     largest = F.abs().amax(dim=0)

@@ -182,12 +182,12 @@ def factorize(
                 stride=stride,
             )
         return replace(result, as_given=like(V))
-    problem, mean = Problem(matrix, rank).normalized()
-    check_mean(mean)
-    engine = presets.solver(solver, accelerator, problem)
-    if watch is not None:
-        rules.append(watched(watch, mean, mean))
     with torch.no_grad(), threads():
+        problem, mean = Problem(matrix, rank).normalized()
+        check_mean(mean)
+        engine = presets.solver(solver, accelerator, problem)
+        if watch is not None:
+            rules.append(watched(watch, mean, mean))
         rng = _generator(as_seed(random_state))
         stages = [Stage(problem, engine, max_iter, any_of(*rules))]
         if solver == "auto" and isinstance(engine, Judged) and not presets.is_network(init):

@@ -33,6 +33,16 @@ def where(mask: Bool[Tensor, "*b"], a: Factors, b: Factors) -> Factors:
     return Factors(torch.where(mask, a.W, b.W), torch.where(mask, a.H, b.H))
 
 
+def every(mask: Bool[Tensor, "*b"]) -> bool:
+    """Whether it holds for each member of the batch; to reduce a single number would be slow."""
+    return bool(mask if mask.dim() == 0 else mask.all())
+
+
+def some(mask: Bool[Tensor, "*b"]) -> bool:
+    """Whether it holds for a member of the batch."""
+    return bool(mask if mask.dim() == 0 else mask.any())
+
+
 def concatenate(a: Factors, b: Factors) -> Factors:
     """Put two points side by side, [W_a, W_b] and [H_a, H_b] (alg. 2)."""
     return Factors(torch.cat([a.W, b.W], dim=-1), torch.cat([a.H, b.H], dim=-1))

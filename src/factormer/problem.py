@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
+from factormer.factors import Factors, every, some
 from factormer.matrix import Matrix, Normal, n_entries
 from factormer.matrix.base import inner
 
@@ -52,7 +52,7 @@ class Problem:
         A matrix of zeros is left as it is, with 1 in place of its mean.
         """
         mean = self.mean()
-        if not bool(mean.all()):
+        if not every(mean > 0):
             mean = torch.where(mean > 0, mean, torch.ones_like(mean))
         return Problem(self.V.scaled(mean.reciprocal()), self.rank), mean
 
@@ -69,7 +69,7 @@ class Problem:
         if self.resolved:
             return error
         unclear = error < RESOLVED[self.V.dtype] * norm
-        if self.resolved is None and not bool(unclear.any()):
+        if self.resolved is None and not some(unclear):
             return error
         return torch.where(unclear, self.V.sq_error(x).double(), error)
 

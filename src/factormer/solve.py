@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors, where
+from factormer.factors import Factors, every, some, where
 from factormer.kernels.threads import threads
 from factormer.matrix import n_entries
 from factormer.problem import Problem
@@ -99,7 +99,7 @@ class Stationary:
             self._start = size
         rounding = 10 * torch.finfo(size.dtype).eps * problem.mean()
         met = (size <= self.tol * self._start) | (trace.last.rmse <= rounding)
-        return Status.CONVERGED if bool(met.all()) else None
+        return Status.CONVERGED if every(met) else None
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Stalled:
             return None
         before, now = trace.rows[-1 - self.over].rmse, trace.rows[-1].rmse
         stalled = now >= (1 - self.share * self.over) * before
-        return Status.CONVERGED if bool(stalled.all()) else None
+        return Status.CONVERGED if every(stalled) else None
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Rounding:
         done = now <= self.small * norm
         if len(trace) > 1:
             done |= trace.rows[-2].rmse ** 2 - now <= self.share * norm
-        return Status.CONVERGED if bool(done.all()) else None
+        return Status.CONVERGED if every(done) else None
 
 
 @torch.no_grad()
@@ -210,9 +210,9 @@ def solve(
                     rmse = (errors / size).sqrt()
                     last = rmse[-1]
                     improved = last < best_rmse
-                    if bool(improved.all()):  # the usual case, and the fastest
+                    if every(improved):  # the usual case, and the fastest
                         best, best_rmse = state.factors, last
-                    elif len(trace) and not bool(last.isfinite().any()):
+                    elif len(trace) and not some(last.isfinite()):
                         status = Status.NONFINITE
                         break
                     else:
@@ -234,7 +234,7 @@ def solve(
         if not len(trace):
             raise  # there is nothing yet to keep
         status = Status.INTERRUPTED
-    if best is x0 and earlier is None and bool(best_rmse.isinf().all()):  # no iteration was ended
+    if best is x0 and earlier is None and every(best_rmse.isinf()):  # no iteration was ended
         best_rmse = (problem.sq_error(x0) / size).sqrt()
     return Result(best, status, trace, best_rmse)
 
@@ -286,7 +286,7 @@ def solve_in_stages(
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
     error = result.error
-    if not stage.exact or bool((error == torch.inf).any()):
+    if not stage.exact or some(error == torch.inf):
         error = (last.sq_error(x) / last.size()).sqrt()
     return replace(result, factors=x, error=error)
 

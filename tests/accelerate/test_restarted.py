@@ -130,3 +130,19 @@ def test_extrapolation_needs_fewer_iterations_than_the_plain_solver(rng):
             for s in (solver, Restarted(solver, Extrapolation()))
         )
         assert fast < plain
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_start_for_compiled_iterations_is_that_of_any_restarted_solver(dtype, rng):
+    """Without gradients a small problem begins in the arrays that compiled loops take."""
+    W, H, V = (torch.rand(*s, dtype=dtype, generator=rng) for s in ((9, 3), (7, 3), (9, 7)))
+    problem, x0 = Problem(Dense(V), 3), Factors(W, H)
+    usual = HER().init(problem, x0)
+    with torch.no_grad():
+        start = HER().init(problem, x0)
+        torch.testing.assert_close(start.factors, x0, rtol=0, atol=0)
+        torch.testing.assert_close(start.sq_error(problem), usual.sq_error(problem))
+    assert (start.error, start.plain) == (usual.error, usual.plain)
+    torch.testing.assert_close(tuple(start.memory), tuple(usual.memory))
+    torch.testing.assert_close(start.inner.factors, x0, rtol=0, atol=0)
+    assert start.inner[1:] == usual.inner[1:]  # sweeps, and nothing known yet

@@ -5,7 +5,7 @@ from threading import Lock, get_ident
 import pytest
 import torch
 
-from factormer.kernels.threads import share, threads
+from factormer.kernels.threads import gather, share, threads
 
 MUCH = 10**12  # worth as many threads as there are
 
@@ -89,3 +89,11 @@ def test_torch_gets_its_threads_back_after_an_exception(four_threads):
     after = Recorder()
     share(after, 100, work=MUCH)
     assert after.callers == {get_ident()}
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 1000])
+def test_what_blocks_return_is_gathered_in_their_order(n, four_threads):
+    with threads():
+        found = gather(lambda start, stop: list(range(start, stop)), n, 3, work=MUCH)
+    assert all(len(block) <= 3 for block in found)
+    assert [i for block in found for i in block] == list(range(n))

@@ -53,6 +53,15 @@ def test_error_in_blocks_is_the_error_of_the_whole(rng):
     assert error == m * n
 
 
+def test_numbers_of_a_matrix_in_blocks_are_those_of_the_whole(rng):
+    entries, x = draw(rng, 500, 200), Factors(draw(rng, 500, 3), draw(rng, 200, 3))
+    V = Dense(entries)
+    with torch.no_grad():
+        torch.testing.assert_close(V.total(), entries.sum())
+        torch.testing.assert_close(V.sq_norm(), entries.square().sum())
+        torch.testing.assert_close(V.sq_error(x), (x.W @ x.H.mT - entries).square().sum())
+
+
 def test_error_keeps_its_digits_near_an_exact_fit(rng):
     """In float32 the Gram expansion would be all rounding here."""
     W, H = (100 + draw(rng, 40, 2)).float(), (100 + draw(rng, 30, 2)).float()
@@ -113,9 +122,10 @@ def test_number_of_entries_leaves_padding_out():
     assert n_entries(Dense(V[0])).shape == ()
 
 
+@pytest.mark.parametrize("shape", [(5, 4), (300, 200)], ids=["at once", "in blocks"])
 @pytest.mark.parametrize("scale", [1e-25, 0.5, 1e25], ids=str)
-def test_a_scaled_matrix_in_another_precision_is_scaled_first_where_that_matters(scale, rng):
-    V = Dense(torch.rand(5, 4, dtype=torch.float64, generator=rng) / scale)
+def test_a_scaled_matrix_in_another_precision_is_scaled_first(scale, shape, rng):
+    V = Dense(draw(rng, *shape) / scale)
     single = V.scaled(torch.tensor(scale, dtype=torch.float64)).to(torch.float32)
     torch.testing.assert_close(single.entries, (V.entries * scale).float())
     torch.testing.assert_close(single.sq_norm(), (V.entries * scale).square().sum())

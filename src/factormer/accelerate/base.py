@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from factormer.factors import Factors, where
+from factormer.factors import Factors, some, where
 from factormer.problem import Problem
 from factormer.solvers.base import Solver
 
@@ -135,7 +135,7 @@ class RestartedState(NamedTuple):
 
     def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² at the point."""
-        unknown = bool((self.error == torch.inf).any())
+        unknown = some(self.error == torch.inf)
         return problem.sq_error(self.factors) if unknown else self.error
 
 

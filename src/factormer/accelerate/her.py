@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,11 @@ class HER(Restarted):
 
     solver: HALS = field(default_factory=HALS)
     accelerator: Extrapolation = field(default_factory=Extrapolation)
+
+    def init(self, problem: Problem, x0: Factors) -> Any:
+        """A `Resumable` at x0, in the arrays of compiled iterations where these are to come."""
+        run = _Run.at(problem, x0, self.solver, self.accelerator)
+        return super().init(problem, x0) if run is None else Leapt(run, _momentum)
 
     def leap(
         self, problem: Problem, state: Resumable, n_iter: int
@@ -90,8 +97,10 @@ class _Run(NamedTuple):
         """From a state; None where a step in torch is as good."""
         if isinstance(state, Leapt) and state.run.problem is problem:
             return state.run.copied()
-        loops = kernels.compiled()
-        if loops is None or not _is_small(problem, state.inner):
+        if not _is_one(problem):
+            return None
+        sweeps = (int(state.inner.sweeps_h), int(state.inner.sweeps_w))
+        if not _is_small(problem, sweeps):
             return None
         x, older, memory = _side_by_side(state.factors), [], state.memory
         numbers = [*state.memory, state.error, state.plain]
@@ -100,18 +109,39 @@ class _Run(NamedTuple):
             older = [_side_by_side(Factors(*pair)) for pair in moves]
             counts = (memory.age, memory.t, memory.strikes)
             numbers = [*memory.momentum, state.error, state.plain, *counts]
+        y = x.copy() if state.plain else _side_by_side(state.inner.factors)
+        return cls._from(problem, x, y, [float(v) for v in numbers], older, sweeps, rates)
+
+    @classmethod
+    def at(cls, problem: Problem, x0: Factors, solver: HALS, rates: Extrapolation) -> _Run | None:
+        """From a point, as a state that `Judged.init` makes would have it; None where `of` is."""
+        if torch.is_grad_enabled() or not _is_one(problem):
+            return None
+        (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
+        sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
+        if not _is_small(problem, sweeps):
+            return None
+        x, numbers = _side_by_side(x0), [rates.beta, rates.beta, 1.0, math.inf, 1.0]
+        return cls._from(problem, x, x.copy(), numbers, [], sweeps, rates)
+
+    @classmethod
+    def _from(
+        cls,
+        problem: Problem,
+        x: np.ndarray,
+        y: np.ndarray,
+        numbers: list[float],
+        older: list[np.ndarray],
+        sweeps: tuple[int, int],
+        rates: Extrapolation,
+    ) -> _Run | None:
+        if (loops := kernels.compiled()) is None:
+            return None
         growth = (rates.eta, rates.gamma, rates.gamma_bound)
         digits = (RESOLVED[torch.float64], FLAT[torch.float64])
-        return cls(
-            problem,
-            x,
-            x.copy() if state.plain else _side_by_side(state.inner.factors),
-            np.array([float(v) for v in numbers]),
-            older,
-            np.array([int(state.inner.sweeps_h), int(state.inner.sweeps_w)]),
-            np.array([*growth, float(problem.V.sq_norm()), *digits]),
-            loops.Scratch.of(loops.unscaled(problem.rank)),
-        )
+        options = np.array([*growth, float(problem.V.sq_norm()), *digits])
+        scratch = loops.Scratch.of(loops.unscaled(problem.rank))
+        return cls(problem, x, y, np.array(numbers), older, np.array(sweeps), options, scratch)
 
     def copied(self) -> _Run:
         """The same with arrays of its own, as far as iterations write more than scratch."""
@@ -153,6 +183,10 @@ class Leapt:
     @property
     def factors(self) -> Factors:
         """The last point kept."""
+        return self._factors
+
+    @cached_property
+    def _factors(self) -> Factors:
         return self.run.apart(self.run.x)
 
     @property
@@ -178,7 +212,8 @@ class Leapt:
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the point."""
-        return self.error
+        unknown = self.run.numbers[3] == math.inf
+        return problem.sq_error(self.factors) if unknown else self.error
 
 
 def _momentum(run: _Run) -> Momentum:
@@ -192,13 +227,18 @@ def _memory(run: _Run) -> Memory:
     return Memory(_momentum(run), run.apart(run.y), W, H, *counts)
 
 
-def _is_small(problem: Problem, state: HALSState) -> bool:
-    V, r = problem.V, problem.rank
-    if not isinstance(V, Dense | LowRank) or len(V.shape) != 2 or V.device.type != "cpu":
+def _is_one(problem: Problem) -> bool:
+    """Whether V is one matrix on a CPU, without padding, that compiled loops can read."""
+    V = problem.V
+    if not isinstance(V, Dense | LowRank) or V.rows is not None or V.cols is not None:
         return False
-    m, n = V.shape
-    sweeps = n * int(state.sweeps_h) + m * int(state.sweeps_w)
-    return 2 * r * float(V.work()) + r * r * sweeps <= _SMALL[type(V)]
+    return len(V.shape) == 2 and V.device.type == "cpu"
+
+
+def _is_small(problem: Problem, sweeps: tuple[int, int]) -> bool:
+    (m, n), r = problem.V.shape, problem.rank
+    rows = n * sweeps[0] + m * sweeps[1]
+    return 2 * r * float(problem.V.work()) + r * r * rows <= _SMALL[type(problem.V)]
 
 
 def _side_by_side(x: Factors) -> np.ndarray:

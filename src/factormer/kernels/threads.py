@@ -15,22 +15,23 @@ from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 from threading import local
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+A = TypeVar("A")
 _WORTH = 1_000_000  # multiplications that a thread should get, or it is not worth waking
 _kept = local()
-_width: ContextVar[int] = ContextVar("width", default=1)
+_width: ContextVar[int] = ContextVar("width", default=0)  # 0: outside of any block
 
 
 @contextmanager
 def threads() -> Iterator[None]:
     """Share work out over as many threads as torch has, and let torch itself use one."""
-    before, width = _width.get(), torch.get_num_threads()
-    if before > 1:  # within another such block
+    if _width.get():  # within another such block
         yield
         return
+    width = torch.get_num_threads()
     token = _width.set(width)
     torch.set_num_threads(1)
     try:
@@ -53,6 +54,19 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
     finally:  # whatever comes of it, nobody writes into the arrays after this
         for other in others:
             other.result()
+
+
+def gather(part: Callable[[int, int], A], n: int, size: int, *, work: int) -> list[A]:
+    """What part(start, stop) returns for blocks of `size` that make up range(n), in order."""
+    starts = range(0, n, size)
+    found: dict[int, A] = {}
+
+    def some(first: int, last: int) -> None:
+        for start in starts[first:last]:
+            found[start] = part(start, min(start + size, n))
+
+    share(some, len(starts), work=work)
+    return [found[start] for start in starts]
 
 
 @cache

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,8 +12,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.kernels.threads import share
-from factormer.matrix.base import Normal, n_entries
+from factormer.kernels.threads import gather, share
+from factormer.matrix.base import A, Normal, inner, n_entries
+
+_BLOCK = 2**15  # entries looked at together: room for more is given back to the system each time
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +36,29 @@ class Dense:
     def entries(self) -> Float[Tensor, "*b m n"]:
         """The entries of the matrix."""
         V = self.stored
-        if self.scale is None:
-            return V.to(self.dtype)
-        c = self.scale[..., None, None]
-        if self.dtype == V.dtype or not _is_moderate(self.scale):
+        if self.scale is None and self.dtype == V.dtype:
+            return V
+        c = 1.0 if self.scale is None else self.scale[..., None, None]
+        if not self._is_large:
             return (V * c).to(self.dtype)
-        return V.to(self.dtype).mul_(c)  # in place: half of the time
+        out = torch.empty_like(V, dtype=self.dtype)
+
+        def convert(start: int, stop: int) -> None:
+            torch.mul(V[start:stop], c, out=out[start:stop])
+
+        self._in_blocks(convert)
+        return out
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether V is one matrix that is better looked at in blocks."""
+        return self.stored.dim() == 2 and self.stored.numel() > _BLOCK
+
+    def _in_blocks(self, part: Callable[[int, int], A]) -> list[A]:
+        """What part(start, stop) returns for blocks of rows, shared out over threads on a CPU."""
+        on_cpu, (m, n) = self.device.type == "cpu", self.shape
+        size = max(1, (_BLOCK if on_cpu else 2**26) // n)
+        return gather(part, m, size, work=m * n if on_cpu else 0)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,14 +78,15 @@ class Dense:
 
     @cached_property
     def _sq_norm(self) -> Float[Tensor, "*b"]:
-        if self.stored.dim() > 2:
-            return self.entries.double().square().sum(dim=(-2, -1))
+        if not self._is_large:
+            return inner(self.entries, self.entries)
         c = 1.0 if self.scale is None else self.scale
-        at_once = 2**16 if self.device.type == "cpu" else 2**26  # what stays in the cache
-        m, size = self.shape[0], max(1, at_once // self.shape[1])
-        blocks = (self.stored[start : start + size] for start in range(0, m, size))
-        flat = ((block.double() * c).flatten() for block in blocks)
-        return reduce(torch.add, [block.dot(block) for block in flat])
+
+        def part(start: int, stop: int) -> Tensor:
+            block = (self.stored[start:stop].double() * c).flatten()
+            return block.dot(block)
+
+        return torch.stack(self._in_blocks(part)).sum()
 
     def work(self) -> float | Float[Tensor, "*b"]:
         """The multiplications that a product with one column takes."""
@@ -95,14 +115,12 @@ class Dense:
 
     def sq_error(self, x: Factors) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖², from the residual itself: the Gram expansion has no digit near a fit."""
-        if torch.is_grad_enabled() or self.entries.dim() > 2:
-            return (x.W @ x.H.mT - self.entries).square().sum(dim=(-2, -1))
-        if self.entries.numel() <= 2**16:
-            residual = torch.addmm(self.entries, x.W, x.H.mT, beta=-1).view(-1)
-            return residual.dot(residual)
-        blocks = self.blocks(max(1, 2**22 // self.shape[-1]))  # at most 4M residuals at a time
-        errors = (torch.addmm(V, x.W[k], x.H.mT, beta=-1).square_().sum() for k, V in blocks)
-        return torch.stack(list(errors)).sum()
+        V, (W, H) = self.entries, x
+        if torch.is_grad_enabled() or V.dim() > 2:
+            return (W @ H.mT - V).square().sum(dim=(-2, -1))
+        if not self._is_large:
+            return _sq_residual(V, W, H)
+        return torch.stack(self._in_blocks(lambda a, b: _sq_residual(V[a:b], W[a:b], H))).sum()
 
     def total(self) -> Float[Tensor, "*b"]:
         """The sum of all entries."""
@@ -110,7 +128,10 @@ class Dense:
 
     @cached_property
     def _total(self) -> Float[Tensor, "*b"]:
-        return self.entries.sum(dim=(-2, -1))
+        V = self.entries
+        if not self._is_large:
+            return V.sum(dim=(-2, -1))
+        return torch.stack(self._in_blocks(lambda a, b: V[a:b].sum())).sum()
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
         """The matrix c·V."""
@@ -133,9 +154,11 @@ class Dense:
             yield rows, self.entries[..., rows, :]
 
 
-def _is_moderate(scale: Float[Tensor, "*b"]) -> bool:
-    """Whether entries, at most mn/scale where that is 1/mean, are in the range of float32."""
-    return bool(((scale > 1e-20) & (scale < 1e20)).all())
+def _sq_residual(
+    V: Float[Tensor, "m n"], W: Float[Tensor, "m r"], H: Float[Tensor, "n r"]
+) -> Float[Tensor, ""]:
+    residual = torch.addmm(V, W, H.mT, beta=-1).view(-1)
+    return residual.dot(residual)
 
 
 def row_major(A: Float[Tensor, "m n"]) -> np.ndarray:

@@ -117,12 +117,15 @@ class HALS:
     def adopt(self, problem: Problem, state: HALSState, x: Factors) -> HALSState:
         return state._replace(factors=x, known=None, read=None)
 
+    def sweeps(self, m: int, n: int, r: int, work: float) -> int:
+        """Sweeps of an update of H for one matrix, `work` being what a product costs a column."""
+        count = 1 + int(self.alpha * (1 + (work + m * r) / (n * r + n))) if self.alpha else 1
+        return min(count, self.max_sweeps)
+
     def n_sweeps(self, V: Matrix, r: int) -> Int[Tensor, "*b"]:
         """Sweeps of an update of H."""
         if len(V.shape) == 2 and V.rows is None and V.cols is None:
-            (m, n), work = V.shape, float(V.work())  # plain numbers are faster
-            count = 1 + int(self.alpha * (1 + (work + m * r) / (n * r + n))) if self.alpha else 1
-            return torch.tensor(min(count, self.max_sweeps), device=V.device)
+            return torch.tensor(self.sweeps(*V.shape, r, float(V.work())), device=V.device)
         m, n = n_rows(V), n_rows(V.T)
         extra = (self.alpha * (1 + (V.work() + m * r) / (n * r + n))).long()
         return (1 + extra).clamp(max=self.max_sweeps) if self.alpha else torch.ones_like(extra)
