@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import config, types
+from numba import types
+from numba.core import config
 
 from factormer.kernels.compile import Cache, address, array, calling, jit, once, stamp
 

@@ -5,7 +5,7 @@ and by how often it is compiled. So each is compiled alone, for one signature, w
 references (no memory is allocated within), and others call it by its address: numba would put
 a copy into every caller, and compile that again. Other processes take what the first one compiled
 from the disk, but never a function that closes over another compiled one: so what a function calls
-without an address is a global of its module. Imported where numba is present alone.
+without an address is a global of its module. Imported where numba is present, and may compile.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from typing import Any
 
 import numba
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
+
+if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    raise ImportError("NUMBA_DISABLE_JIT is set: nothing is compiled")
 
 
 def stamp(folder: Path) -> bytes:
