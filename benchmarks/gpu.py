@@ -1,11 +1,10 @@
 """What recording an iteration, and what a network, are worth on a GPU.
 
-    python benchmarks/gpu.py [--out FOLDER]
+    python benchmarks/gpu.py [--calls] [--out FOLDER]
 
 From one start, "her-admm" on V without and with a network: milliseconds an iteration, step by step
-and replayed, and iterations and milliseconds to 1 % and 0.1 % of the best error that any of them
-found; then whole calls of `factorize` on the GPU beside the same on the CPU. `make bench-gpu` runs
-it.
+and replayed, and iterations to 1 % and 0.1 % of the best error that any of them found; with
+--calls, whole calls of `factorize` too, on the GPU and on the CPU. `make bench-gpu` is without.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from factormer.solvers.ao_admm import admm_nnls
 from tests.networks import random_any_rank
 
 pytestmark = pytest.mark.gpu
+SHAPES = [(30, 25, 3), (1, 1, 1), (40, 30, 1), (3, 700, 90, 20), (300, 200, 128), (300, 200, 129)]
 
 
 def data(m: int = 60, n: int = 40, r: int = 5) -> torch.Tensor:
@@ -127,8 +128,31 @@ def test_replayed_iterations_are_those_made_one_by_one(accelerator, shape, dtype
     np.testing.assert_allclose(replayed.trace.rmse, stepped.trace.rmse, rtol=precise)
 
 
+@pytest.mark.parametrize(("dtype", "noise"), [(torch.float32, 1e-2), (torch.float64, 1e-7)])
+def test_replayed_iterations_go_on_near_a_fit(dtype, noise):
+    """Where errors from products have no digits left, a long leap looks at the entries."""
+    rng = torch.Generator().manual_seed(0)
+    W, H, E = (torch.rand(*k, generator=rng).double() for k in ((90, 3), (60, 3), (90, 60)))
+    V = (W @ H.mT + noise * E).to("cuda", dtype)
+    options: dict[str, Any] = {"solver": "her-admm", "init": "nndsvd", "tol": 0.0, "max_iter": 300}
+    result = factorize(V, 3, accelerator=None, **options)
+    assert result.n_iter == 300
+    assert result.rmse < noise
+    rmse = (result.W @ result.H.mT - V).square().mean().sqrt()
+    assert result.rmse == pytest.approx(float(rmse), rel=1e-2)
+
+
+def test_a_stack_longer_than_a_grid_is_wide():
+    rng = torch.Generator().manual_seed(0)
+    stack = torch.rand(70_000, 4, 3, generator=rng).cuda()
+    options: dict[str, Any] = {"solver": "her-admm", "init": "nndsvd", "max_iter": 12}
+    long = factorize(stack, 2, accelerator="any-rank-admm", **options)
+    short = factorize(stack[-5:], 2, accelerator="any-rank-admm", **options)
+    assert np.allclose(np.asarray(long.rmse)[-5:], short.rmse, rtol=1e-2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(30, 25, 3), (3, 700, 90, 20), (300, 200, 100)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_fused_kernels_are_their_twins(shape, dtype):
     *batch, m, n, r = shape
     rng = torch.Generator().manual_seed(0)
@@ -162,7 +186,7 @@ def test_fused_kernels_are_their_twins(shape, dtype):
             close(W.proposal(amounts, moved), proposal(W, amounts, moved))
 
 
-@pytest.mark.parametrize("shape", [(30, 25, 3), (3, 700, 90, 20), (300, 200, 100)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_fused_admm_is_its_twin(shape):
     *batch, m, n, r = shape
     rng = torch.Generator().manual_seed(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
@@ -13,8 +13,8 @@ from factormer.factors import Factors, every, some
 from factormer.matrix import Matrix, Normal, n_entries
 from factormer.matrix.base import inner
 
-# Share of ‖V‖² below which ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ has too few digits left for a loss.
 _FEW = 2**16  # entries of V that are looked at as fast as products are formed
+# Share of ‖V‖² below which ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ has too few digits left for a loss.
 RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
 
 
@@ -22,7 +22,8 @@ RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
 class Problem:
     """Factorise V at a given rank; or each of a stack of matrices.
 
-    `resolved` says whether errors from products have digits enough; None: look at each of them.
+    `resolved` says whether errors from products have digits enough; where it is False, the entries
+    of V are looked at as well. None: look at each error, which on a GPU has to be waited for.
     """
 
     V: Matrix
@@ -36,7 +37,7 @@ class Problem:
     @property
     def T(self) -> Problem:
         """The transposed problem Vᵀ ≈ H Wᵀ, with the same loss at the swapped point (eq. 7)."""
-        return Problem(self.V.T, self.rank)
+        return replace(self, V=self.V.T)
 
     def size(self) -> Float[Tensor, "*b"]:
         """The number of entries that count."""
@@ -54,7 +55,7 @@ class Problem:
         mean = self.mean()
         if not every(mean > 0):
             mean = torch.where(mean > 0, mean, torch.ones_like(mean))
-        return Problem(self.V.scaled(mean.reciprocal()), self.rank), mean
+        return replace(self, V=self.V.scaled(mean.reciprocal())), mean
 
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² for little, from (VH, HᵀH), which a solver that has just updated W knows.

@@ -46,6 +46,13 @@ def test_loops_are_none_where_numba_is_absent(monkeypatch):
     assert _loaded.__wrapped__("loops") is None
 
 
+def test_loops_are_none_where_numba_may_not_compile(monkeypatch):
+    for name in ("loops", "compile"):
+        monkeypatch.delitem(sys.modules, f"factormer.kernels.{name}")
+    monkeypatch.setattr("numba.core.config.DISABLE_JIT", 1)
+    assert _loaded.__wrapped__("loops") is None
+
+
 # Sweeps
 
 

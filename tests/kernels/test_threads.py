@@ -1,6 +1,7 @@
 """Work shared over threads is done exactly once, errors come out, and torch gets its own back."""
 
 from threading import Lock, get_ident
+from time import sleep
 
 import pytest
 import torch
@@ -71,6 +72,20 @@ def test_exceptions_come_out(bad, four_threads):
 
     with threads(), pytest.raises(ZeroDivisionError):
         share(part, 100, work=MUCH)
+
+
+def test_nobody_works_on_after_an_exception(four_threads):
+    ended = []
+
+    def part(start: int, stop: int) -> None:
+        if start == 25:
+            raise ZeroDivisionError
+        sleep(0.05)
+        ended.append(start)
+
+    with threads(), pytest.raises(ZeroDivisionError):
+        share(part, 100, work=MUCH)
+    assert sorted(ended) == [0, 50, 75]
 
 
 def test_torch_gets_its_threads_back(four_threads):

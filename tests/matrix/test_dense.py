@@ -137,3 +137,11 @@ def test_entries_are_not_made_before_they_are_wanted(rng):
     assert (other.shape, other.dtype) == ((5, 4), torch.float32)
     _ = other.sq_norm()
     assert "entries" not in vars(other)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (300, 200)], ids=["at once", "in blocks"])
+def test_a_scaled_matrix_has_gradients(shape, rng):
+    V = draw(rng, *shape).requires_grad_()
+    entries = Dense(V).scaled(torch.tensor(2.0, dtype=V.dtype)).entries
+    (slope,) = torch.autograd.grad(entries.sum(), V)
+    assert torch.equal(slope, torch.full_like(V, 2.0))

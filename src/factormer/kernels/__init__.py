@@ -1,11 +1,12 @@
 """Compiled versions of hot loops, each with a slow twin in torch that its docstring names.
 
 Each is a module that is imported when it is first needed, since that may compile, and None where
-numba, or on a GPU triton, is absent: then the slow twins do the work.
+numba, or on a GPU triton, is absent or may not compile: then the slow twins do the work.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -13,7 +14,9 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-_MAX_RANK = 128  # of a kernel on a GPU, whose programs have r×r numbers at hand
+# Of a kernel on a GPU: its programs have r×r numbers at hand, the second axis of its grid is the
+# stack, and it counts entries in 32 bits.
+_MAX_RANK, _MAX_STACK, _MAX_ENTRIES = 128, 2**16 - 1, 2**30
 
 
 def compiled() -> ModuleType | None:
@@ -37,7 +40,10 @@ def fused_admm(H: Tensor) -> ModuleType | None:
 
 
 def _fuses(X: Tensor) -> bool:
-    return X.is_cuda and X.shape[-1] <= _MAX_RANK and not torch.is_grad_enabled()
+    if not X.is_cuda or torch.is_grad_enabled() or X.device.index != torch.cuda.current_device():
+        return False
+    *stack, _, r = X.shape
+    return r <= _MAX_RANK and math.prod(stack) <= _MAX_STACK and X.numel() <= _MAX_ENTRIES
 
 
 def newton_rows() -> ModuleType | None:

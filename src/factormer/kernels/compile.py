@@ -4,25 +4,49 @@ Compilation is waited for in every new environment, and most of it goes by the l
 and by how often it is compiled. So each is compiled alone, for one signature, without counting
 references (no memory is allocated within), and others call it by its address: numba would put
 a copy into every caller, and compile that again. Other processes take what the first one compiled
-from the disk, but never a function that closes over another compiled one, and a stale one if what
-is copied into it is in another file. So what a function calls without an address is a global of its
-module; and where the signature of one changes that another file calls by address, clear the cache
-(`make clean`): code from the disk would call by the old one. Imported where numba is present alone.
+from the disk, but never a function that closes over another compiled one: so what a function calls
+without an address is a global of its module. Imported where numba is present, and may compile.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import inspect
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
 import numba
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
+
+if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    raise ImportError("NUMBA_DISABLE_JIT is set: nothing is compiled")
+
+
+def stamp(folder: Path) -> bytes:
+    """A fingerprint of the source files in a folder."""
+    files = sorted(folder.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()
+
+
+class Cache(FunctionCache):
+    """Compiled code on the disk, taken from there until any file of this package changes.
+
+    Numba looks at a function's own file alone. But code has copies within it of what it calls from
+    other files, and the signatures of what it calls by address: with older ones it would crash.
+    """
+
+    package = stamp(Path(__file__).parent)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, self.package)
 
 
 def once(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +81,7 @@ def jit(
     alone. NaN and infinity keep their meaning.
     """
     decorate = numba.njit(  # pyright: ignore[reportCallIssue]
-        *([] if signature is None else [signature]),
         nogil=True,
-        cache=True,
         error_model="numpy",
         fastmath={"contract", "reassoc", "nsz"},
         no_cfunc_wrapper=True,
@@ -68,7 +90,17 @@ def jit(
         no_rewrites=True,
         _nrt=False,
     )
-    return lambda function: decorate(inspect.unwrap(function))
+
+    def build(function: Callable[..., Any]) -> Any:
+        plain = inspect.unwrap(function)
+        compiled = decorate(plain)
+        compiled._cache = Cache(plain)
+        if signature is not None:
+            compiled.compile(signature)
+            compiled.disable_compile()
+        return compiled
+
+    return build
 
 
 def array(dtype: Any, dim: int = 2, layout: str = "C") -> Any:

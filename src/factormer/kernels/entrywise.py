@@ -1,6 +1,6 @@
 """What the kernels for other losses do to single entries, compiled into each of them by numba.
 
-After a change here, clear the cache (`make clean`). Imported where numba is present alone.
+Imported where numba is present alone.
 """
 
 from __future__ import annotations

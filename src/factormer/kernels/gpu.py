@@ -18,7 +18,7 @@ from torch import Tensor
 
 from factormer.kernels.admm import jit
 
-N_PRODUCTS, N_FEATURES, N_SHARED, N_OUT = 13, 15, 6, 6
+N_PRODUCTS, N_FEATURES, N_SHARED = 13, 15, 6
 _WIDE = tl.constexpr(128)  # components that a program has at hand: one kernel for every rank
 _ROWS, _TILE = 64, 1024  # rows that a program sums up, and entries that it has at hand
 

@@ -1,8 +1,7 @@
 """The any-rank accelerator compiled for the CPU by numba: its passes, its network, iterations.
 
-Factors are (r, n) here, as in `kernels.loops`, whose parts are used: after a change there, clear
-the cache (`make clean`). All but the passes is in float64. Imported by `kernels.any_rank()` alone,
-where numba is present.
+Factors are (r, n) here, as in `kernels.loops`, whose parts are used. All but the passes is in
+float64. Imported by `kernels.any_rank()` alone, where numba is present.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -52,8 +52,9 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
     try:
         part(0, cuts[1])
     finally:  # whatever comes of it, nobody writes into the arrays after this
-        for other in others:
-            other.result()
+        wait(others)
+    for other in others:
+        other.result()
 
 
 def gather(part: Callable[[int, int], A], n: int, size: int, *, work: int) -> list[A]:

@@ -39,7 +39,7 @@ class Dense:
         if self.scale is None and self.dtype == V.dtype:
             return V
         c = 1.0 if self.scale is None else self.scale[..., None, None]
-        if not self._is_large:
+        if not self._is_large or V.requires_grad:
             return (V * c).to(self.dtype)
         out = torch.empty_like(V, dtype=self.dtype)
 
