@@ -95,6 +95,8 @@ def _torchnmf(**options: Any) -> Run:
         else:
             data = torch.from_numpy(V)
         model.fit(data, max_iter=k, **options)
+        assert model.H is not None
+        assert model.W is not None
         return model.H.detach().numpy(), model.W.detach().numpy()
 
     return run

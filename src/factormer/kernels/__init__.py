@@ -35,8 +35,9 @@ def fused(X: Tensor) -> ModuleType | None:
 
 
 def fused_admm(H: Tensor) -> ModuleType | None:
-    """ADMM steps on a GPU; None for factors that are elsewhere, or in float64."""
-    return _loaded("admm") if _fuses(H) and H.dtype == torch.float32 else None
+    """ADMM steps on a GPU; None for factors that are elsewhere, or in float64, or of high rank."""
+    fits = H.dtype == torch.float32 and H.shape[-1] <= _MAX_RANK // 2  # in any card's fast memory
+    return _loaded("admm") if fits and _fuses(H) else None
 
 
 def _fuses(X: Tensor) -> bool:

@@ -1,6 +1,7 @@
 """The ADMM steps of a half-step on a GPU, one kernel: a program has a few rows to itself.
 
-Imported by `kernels.fused_admm()` alone, where triton is present.
+Imported by `kernels.fused_admm()`, and by `kernels.gpu`, alone, where triton is present and works: it
+wants a C compiler for what it has to say to the driver.
 """
 
 # pyright: reportIndexIssue=false, reportPrivateImportUsage=false
@@ -17,6 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 _ROWS = 32  # of a program
+
+try:
+    triton.runtime.driver.active.get_current_target()
+except Exception as error:  # whatever it is, torch can do without
+    raise ImportError("triton cannot compile kernels here") from error
 
 
 def jit(function: Any = None, **options: Any) -> Any:
