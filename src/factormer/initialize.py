@@ -19,6 +19,7 @@ from factormer.solvers.hals import HALS
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
 _FEW_ROWS = 512  # that tell where a rotation should go at first
 _EXACT = 200  # sides up to which all singular vectors are cheap
+_GPU_STACK = 2**15  # matrices that it decomposes in one go
 _GPU_SVD = 32  # sides up to which a GPU decomposes many matrices at once
 
 
@@ -289,11 +290,20 @@ def gram_svd(
         return U, S, Z
     (_, entries), *_ = V.blocks(None)
     entries = entries.double()
-    eigenvalues, Z = torch.linalg.eigh(entries.mT @ entries)  # ascending
+    eigenvalues, Z = _eigh(entries.mT @ entries)  # ascending
     S = eigenvalues[..., -k:].flip(-1).clamp(min=0).sqrt()
     Z = Z[..., -k:].flip(-1)
     U = torch.nan_to_num(entries @ Z / S[..., None, :], nan=0.0, posinf=0.0, neginf=0.0)
     return U.to(V.dtype), S.to(V.dtype), Z.to(V.dtype)
+
+
+def _eigh(G: Float[Tensor, "*b n n"]) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b n n"]]:
+    """Eigenvalues and eigenvectors; on a GPU so many matrices at once as its library takes."""
+    if G.dim() == 2:
+        return tuple(torch.linalg.eigh(G))
+    parts = [torch.linalg.eigh(part) for part in G.flatten(end_dim=-3).split(_GPU_STACK)]
+    values, vectors = (torch.cat(list(some)) for some in zip(*parts, strict=True))
+    return values.view(G.shape[:-1]), vectors.view(G.shape)
 
 
 def nndsvd(
