@@ -64,7 +64,8 @@ def test_no_row_of_a_hard_case_is_left_without_proof():
     V = rng.exponential(size=(50, 40)) * (rng.random((50, 40)) > 0.5) @ D.T
     Q, R = np.linalg.qr(D / np.linalg.norm(D, axis=0))
     W, Rt = rng.random((50, 40)), np.ascontiguousarray(R.T)
-    given = (Rt, Rt @ R, np.ascontiguousarray(V @ Q), np.zeros(40), W)
+    guess = rng.random((50, 40))
+    given = (Rt, Rt @ R, np.ascontiguousarray(V @ Q), np.zeros(40), W, guess)
     assert active_set.solve_rows(*given, 0, 5, 1e-13, *active_set.Room.of(40, 40)) == 0
     np.testing.assert_allclose(W[:5] / np.linalg.norm(D, axis=0), literally(V[:5], D), atol=1e-9)
 
@@ -103,3 +104,66 @@ def test_unit_of_the_data_does_not_matter(unit):
 def test_row_of_zeros_has_no_coefficients():
     assert not coefficients(X, H)[3].any()
     assert not coefficients(X, H, 0.1, 0.1)[3].any()
+
+
+def ill_conditioned(case: int) -> tuple[np.ndarray, np.ndarray]:
+    """Components that depend on each other, nearly, and rows that they fit exactly or not."""
+    rng = np.random.default_rng(case)
+    n, r = rng.integers(2, 40, size=2)
+    H = rng.random((n, r))
+    match case % 6:
+        case 0:
+            H = 1 + 10.0 ** -rng.integers(1, 12) * H
+        case 1:
+            H = rng.random((n, 3)) @ rng.random((3, r))
+        case 2:
+            half = r - r // 2
+            H[:, r // 2 :] = H[:, :half] * (1 + 10.0 ** -rng.integers(3, 16) * H[:, :half])
+        case 3:
+            H = H * 10.0 ** rng.integers(-8, 8, size=r)
+        case 4:
+            H = np.exp(3 * rng.standard_normal((n, 2))) @ rng.random((2, r)) + 1e-9 * H
+        case 5:
+            H = H * (rng.random((n, r)) < 0.2)
+    if case % 2:
+        return (rng.random((8, r)) * (rng.random((8, r)) < 0.5)) @ H.T, H
+    return rng.random((8, n)), H
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_nearly_dependent_components_fit_as_well_as_scipys(first):
+    for case in range(first, first + 100):
+        V, H = ill_conditioned(case)
+        W = coefficients(V, H)
+        assert (W >= 0).all()
+        size = np.linalg.norm(V, axis=1)
+        theirs = np.stack([scipy.optimize.nnls(H, v, maxiter=1000)[0] for v in V])
+        best = np.linalg.norm(V - theirs @ H.T, axis=1)  # what they report can be another
+        assert (np.linalg.norm(V - W @ H.T, axis=1) <= best + 1e-7 * size).all(), case
+
+
+def test_row_keeps_its_coefficients_unless_others_fit_as_well():
+    for case in range(60):
+        V, H = ill_conditioned(case)
+        before = np.random.default_rng(case).random((len(V), H.shape[1]))
+        W = Coder.of(torch.as_tensor(H))(as_matrix(V), torch.as_tensor(before)).numpy()
+        new, old = (np.linalg.norm(V - F @ H.T, axis=1) for F in (W, before))
+        assert (new <= old + 1e-12 * np.linalg.norm(V, axis=1)).all(), case
+
+
+def test_rows_that_time_does_not_reach_stay_as_they_were():
+    before, coder = torch.rand(len(X), 8, dtype=torch.float64), Coder.of(torch.as_tensor(H))
+    late = coder(as_matrix(X), before, until=0.0)
+    torch.testing.assert_close(late, before)
+    guess = coder(as_matrix(X), until=0.0).numpy()
+    error, least = (np.linalg.norm(X - F @ H.T) for F in (guess, coefficients(X, H)))
+    assert (guess >= 0).all()
+    assert least <= error <= 1.1 * least
+
+
+def test_plain_loops_are_the_same_for_dependent_components(monkeypatch):
+    cases = [ill_conditioned(case) for case in range(6)]
+    fast = [V[:2] - coefficients(V[:2], H) @ H.T for V, H in cases]
+    monkeypatch.setattr("factormer.nnls.compiled", lambda: None)
+    for (V, H), rest in zip(cases, fast, strict=True):
+        np.testing.assert_allclose(V[:2] - coefficients(V[:2], H) @ H.T, rest, atol=1e-6)

@@ -6,6 +6,7 @@ zero; an active-set method then solves each row exactly, and proves it by the si
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,7 +19,8 @@ from factormer.kernels.threads import share, threads
 from factormer.matrix import Dense, Matrix, Normal
 from factormer.solvers.hals import hals_nnls
 
-_BLOCK = 2**15  # rows that are worked on at a time, so that memory is bounded
+_BLOCK = 2**15  # rows that are worked on at a time, at most, so that memory is bounded
+_PATIENCE = 2e8  # multiplications between two looks at the clock, at most
 _SWEEPS = 12
 
 
@@ -43,47 +45,72 @@ class Coder:
         if l2:
             ridge = l2**0.5 * torch.eye(r, dtype=torch.float64, device=H.device)
             columns = torch.cat([columns, ridge])
-        largest = columns.amax(dim=0)
+        largest = columns.abs().amax(dim=0)
         largest = torch.where(largest > 0, largest, torch.ones_like(largest))
         sizes = largest * (columns / largest).norm(dim=0).clamp(min=1)
         Q, R = torch.linalg.qr(columns / sizes)
         return Coder(sizes.cpu(), Q[:n].contiguous(), R.cpu(), (l1 / sizes).cpu())
 
     @torch.no_grad()
-    def __call__(self, V: Matrix) -> Float[Tensor, "m r"]:
-        """W, in the precision of V and on its device; it is found on the CPU in float64."""
+    def __call__(
+        self,
+        V: Matrix,
+        before: Float[Tensor, "m r"] | None = None,
+        *,
+        until: float | None = None,
+    ) -> Float[Tensor, "m r"]:
+        """W, in the precision of V and on its device; it is found on the CPU in float64.
+
+        A row stays as it was `before` unless the new one fits as well. Those that are not reached
+        `until` a reading of `time.perf_counter()` stay too, or without any are what a few sweeps
+        find.
+        """
         m, r = V.shape[0], len(self.sizes)
-        W = torch.empty(m, r, dtype=torch.float64)
-        Q = self.Q.to(V.device)
+        W = torch.zeros(m, r, dtype=torch.float64)
+        if before is not None:
+            W.copy_(before.double().cpu() * self.sizes)
+        Q, block = self.Q.to(V.device), self._block()
         with threads():
             whole = None if isinstance(V, Dense) else V.to(torch.float64) @ Q
-            for start in range(0, m, _BLOCK):
-                rows = slice(start, min(start + _BLOCK, m))
+            for start in range(0, m, block):
+                rows = slice(start, min(start + block, m))
+                late = until is not None and time.perf_counter() >= until
+                if late and before is not None:
+                    break
                 if isinstance(V, Dense):
                     targets = Dense(V.entries[rows].double()) @ Q
                 else:
                     targets = whole[rows]  # pyright: ignore[reportOptionalSubscript]
-                W[rows] = self._solve(targets.cpu().contiguous())
+                self._solve(targets.cpu().contiguous(), W[rows], exactly=not late)
         return (W / self.sizes).to(V.device, V.dtype)
 
-    def _solve(self, targets: Float[Tensor, "m k"]) -> Float[Tensor, "m r"]:
-        """The coefficients of columns of length 1."""
+    def _block(self) -> int:
+        """How many rows are done soon, even if all are hard."""
+        r = len(self.sizes)
+        return max(1, min(_BLOCK, int(_PATIENCE / (20 * r**3))))
+
+    def _solve(
+        self, targets: Float[Tensor, "m k"], W: Float[Tensor, "m r"], *, exactly: bool
+    ) -> None:
+        """Set W to the coefficients of columns of length 1."""
         G = self.R.mT @ self.R
         size = targets.abs().amax(dim=1, keepdim=True)
-        unit = targets / torch.where(size > 0, size, torch.ones_like(size))
-        l1 = self.l1 / size if self.l1.any() else self.l1
-        normal = Normal(unit @ self.R - l1.nan_to_num(posinf=0.0), G)
-        guess = hals_nnls(normal, torch.zeros_like(normal.VtW), n_sweeps=torch.tensor(_SWEEPS))
-        X, (m, k), r = guess.contiguous().numpy(), targets.shape, len(self.sizes)
-        solve = _loops()
-        given = (self.R.mT.contiguous().numpy(), G.numpy(), targets.numpy(), self.l1.numpy(), X)
+        size = torch.where(size > 0, size, torch.ones_like(size))
+        l1 = (self.l1 / size).nan_to_num(posinf=torch.finfo(torch.float64).max)
+        normal = Normal((targets / size) @ self.R - l1, G)
+        guess = hals_nnls(normal, W / size, n_sweeps=torch.tensor(_SWEEPS)).contiguous()
+        if not exactly:
+            W.copy_(guess * size)
+            return
+        (m, k), r, solve = targets.shape, len(self.sizes), _loops()
+        given = (self.R.mT.contiguous(), G, targets, self.l1, W, guess)
+        arrays = [tensor.numpy() for tensor in given]
         eps = 10 * max(k, r) * torch.finfo(torch.float64).eps
 
         def some(start: int, stop: int) -> None:
-            solve(*given, start, stop, eps, *active_set.Room.of(r, k))
+            solve(*arrays, start, stop, eps, *active_set.Room.of(r, k))
 
         share(some, m, work=m * r * r * r)
-        return torch.from_numpy(X)
 
 
 def _loops() -> Callable[..., int]:
