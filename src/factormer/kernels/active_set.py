@@ -159,7 +159,7 @@ def pivot_blocks(
     for c in range(r):
         least = min(least, f[c]) if kind[c] == 1 else least
         steepest = max(steepest, f[c])
-    return least >= -bound and steepest <= bound
+    return bool(least >= -bound and steepest <= bound)
 
 
 def enter(A: Any, b: Any, order: Any, kind: Any, c: Any, count: Any) -> bool:
