@@ -47,6 +47,7 @@ RANKS = {
     "persistence": 7,
     "general": 7.5,
     "engine": 8,
+    "coding": 8,
     "fitting": 9,
     "demo": 9,
     "runs": 9,

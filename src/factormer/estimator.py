@@ -15,19 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from factormer import persistence
+from factormer.coding import Coders, coefficients, copied, is_least_squares, learn
 from factormer.engine import starting_point
 from factormer.factors import Factors
-from factormer.fitting import (
-    Coders,
-    coefficients,
-    copied,
-    fit,
-    is_least_squares,
-    learn,
-    make_plan,
-    reconstruction_error,
-    warn_where_it_matters,
-)
+from factormer.fitting import fit, make_plan, reconstruction_error, warn_where_it_matters
 from factormer.kernels.threads import threads
 from factormer.matrix import Dense, Matrix, Sparse
 from factormer.options import (
@@ -252,7 +243,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             coders = getattr(self, "_coders", None) or Coders()
             return coders.coder(self.components_, asked)(V)
         H = as_tensor(self.components_, name="components_", device=None).mT
-        return coefficients(V, H.to(V.device, V.dtype), loss, on_w)
+        return coefficients(V, H.to(V.device, V.dtype), loss, on_w)[0]
 
     def inverse_transform(self, X: Any) -> Any:
         """The data that coefficients X stand for, X @ components_."""

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from factormer import general
 from factormer.canonical import canonical
+from factormer.coding import coefficients, plain_rmse
 from factormer.engine import factorize
 from factormer.factors import Factors
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
-from factormer.matrix import Dense, Matrix, Sparse
-from factormer.nnls import Coder
+from factormer.matrix import Matrix
 from factormer.objective import Objective
 from factormer.options import (
     ORDERS,
@@ -39,9 +39,7 @@ from factormer.options import (
     warn_of_zeros,
 )
 from factormer.penalties import Penalties
-from factormer.problem import Problem
 from factormer.solve import Result, Status, Watch
-from factormer.stream import Statistics
 from factormer.trace import Row, Trace
 from factormer.validate import as_tensor, check_callable, check_limits
 
@@ -108,7 +106,7 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
         rows = as_tensor(start_array(H, (rank, n), "H"), name="H", device=None)
         right = rows.mT.to(V.device, V.dtype)
         if W is None and (warm or known is not None):
-            left = coefficients(V, right, loss, on_w)
+            left, _ = coefficients(V, right, loss, on_w)
         else:
             left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
         start = Factors(left.to(right), right)
@@ -135,20 +133,6 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
     )
 
 
-def coefficients(
-    V: Matrix, H: Float[Tensor, "n r"], loss: Beta, on_w: Penalties, W: Tensor | None = None
-) -> Float[Tensor, "m r"]:
-    """The best W for V and H: exact for least squares, else by iterations from W or from equals."""
-    if is_least_squares(V, loss, on_w):
-        return Coder.of(H, *(on_w.elastic or ()))(V)
-    return general.code(V, H, loss, on_w, W)
-
-
-def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
-    """Whether W is the answer to a nonnegative least-squares problem, with L1 and L2 at most."""
-    return loss.beta == 2 and on_w.elastic is not None and isinstance(V, Dense | Sparse)
-
-
 @torch.no_grad()
 def fit(V: Matrix, plan: Plan, watch: Watch | None = None) -> Result:
     """The best of the restarts, tidied up."""
@@ -163,7 +147,8 @@ def fit(V: Matrix, plan: Plan, watch: Watch | None = None) -> Result:
                 best = replace(best, status=result.status if not late else Status.TIME_LIMIT)
                 break
         assert best is not None
-        return _tidy(_settled(V, best, plan), plan)
+        until = None if plan.time_limit is None else started + plan.time_limit
+        return _tidy(_settled(V, best, plan, until), plan)
 
 
 def _restarts(plan: Plan) -> Iterator[tuple[Any, int]]:
@@ -203,19 +188,33 @@ def _once(
     return replace(result, status=Status.CONVERGED) if plan.on_h.is_settled else result
 
 
-def _settled(V: Matrix, result: Result, plan: Plan) -> Result:
+def _settled(V: Matrix, result: Result, plan: Plan, until: float | None) -> Result:
     """Make W the best for its components, which is what `transform` would find.
 
     Not where a number of iterations was asked for (tol = 0), where time ran out or somebody
-    interrupted: then W is what the last iteration left. Nor where W and H are one factor.
+    interrupted: then W is what the last iteration left. Nor where W and H are one factor, nor
+    where the best iterate is better.
     """
     over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or plan.symmetric
     fixed = plan.on_h.is_settled
     if not fixed and (over or not plan.tol or not result.n_iter):
         return result
-    W, H = result.factors
-    x = Factors(coefficients(V, H, plan.loss, plan.on_w, W), H)
-    return replace(result, factors=x, error=rmse(V, x, plan))
+    (W, H), tick = result.factors, time.perf_counter()
+    try:
+        W, n_iter = coefficients(V, H, plan.loss, plan.on_w, W, until=until)
+    except KeyboardInterrupt:
+        return replace(result, status=Status.INTERRUPTED)
+    x = Factors(W, H)
+    error = rmse(V, x, plan)
+    if until is not None and time.perf_counter() >= until:
+        result = replace(result, status=Status.TIME_LIMIT)
+    if not error <= result.error:
+        return result
+    if fixed:  # these are the iterations
+        pace = (time.perf_counter() - tick) / n_iter
+        for _ in range(n_iter):
+            result.trace.extend(error[None], pace)
+    return replace(result, factors=x, error=error)
 
 
 def _tidy(result: Result, plan: Plan) -> Result:
@@ -237,78 +236,25 @@ def _placed(result: Result, plan: Plan) -> Result:
     return replace(result, factors=Factors(W, plan.on_h.placed(H)))
 
 
-class Coders:
-    """The coder of the components in hand, kept since it takes longer to make than to use once."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[Any, Asked, Coder] | None = None
-
-    def coder(self, components: Any, asked: Asked) -> Coder:
-        """That of the last time, unless components or penalties were changed since."""
-        if self._kept is None or not self._serves(components, asked):
-            H = as_tensor(components, name="components_", device=None).mT
-            coder = Coder.of(H, *(asked.on_W(len(H)).elastic or ()))
-            self._kept = (copied(components), asked, coder)
-        return self._kept[2]
-
-    def _serves(self, components: Any, asked: Asked) -> bool:
-        assert self._kept is not None
-        before, then, _ = self._kept
-        if asked != then or type(components) is not type(before):
-            return False
-        equal = torch.equal if isinstance(components, Tensor) else np.array_equal
-        return bool(equal(components, before))
-
-
-def copied(array: Any) -> Any:
-    """The same numbers elsewhere, by rows."""
-    if isinstance(array, Tensor):
-        return array.clone(memory_format=torch.contiguous_format)
-    return array.copy()
-
-
-def learn(
-    V: Dense | Sparse,
-    H: Float[Tensor, "n r"],
-    past: Statistics,
-    asked: Asked,
-    known: Known | None,
-    kept: float | int,
-) -> tuple[Float[Tensor, "n r"], float, Statistics]:
-    """Go on from H with a batch of rows: the new H, ‖W Hᵀ − V‖ of the batch, and the past.
-
-    W is exact for the batch and H; then H follows, `past` having the weight `kept`.
-    """
-    l1, l2 = asked.on_W(V.shape[1]).elastic or (0.0, 0.0)
-    past = past.after(V.to(torch.float64), Coder.of(H, l1, l2)(V).double(), kept)
-    on_h = asked.on_H(past.n_rows, known)
-    H = on_h.placed(past.update(H.double(), on_h).to(V.dtype))
-    x = Factors(Coder.of(H, l1, l2)(V), H)
-    return H, float(_plain_rmse(V, x)) * math.sqrt(math.prod(V.shape)), past
-
-
 def rmse(V: Matrix, x: Factors, plan: Plan) -> Float[Tensor, ""]:
     """What a trace holds, at x: √(2·objective / entries)."""
     problem = general.objective(V, plan.rank, plan.loss, plan.on_w, plan.on_h)
-    return _plain_rmse(V, x) if problem is None else problem.rmse(x)
+    return plain_rmse(V, x) if problem is None else _scaled_rmse(problem, x)
 
 
-def _plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
-    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
-    problem = Problem(V, x.W.shape[1])
-    mean, root = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25
-    if mean and not 1 / root < mean < root:
-        problem, unit = problem.normalized()
-        return unit * _plain_rmse(problem.V, x.scale(1 / unit))
-    return (problem.sq_error(x) / problem.size()).sqrt()
+def _scaled_rmse(problem: Objective, x: Factors) -> Float[Tensor, ""]:
+    """√(2·objective / entries), by way of V divided by its mean, where squares are numbers."""
+    scaled, mean = problem.normalized()
+    unit = mean.double() ** (problem.divergence.beta / 2)
+    return unit * scaled.rmse(scaled.scaled_back(x, 1 / mean))
 
 
 def reconstruction_error(V: Matrix, result: Result, plan: Plan) -> float:
     """√(2 Σ ω d(X, W H)), as scikit-learn has it: ‖X − W H‖ for the squared error."""
     if general.objective(V, plan.rank, plan.loss, plan.on_w, plan.on_h) is None:
         return float(result.rmse) * math.sqrt(math.prod(V.shape))
-    fit = Objective(V, plan.rank, plan.loss).fit(result.factors)
-    return math.sqrt(2 * max(float(fit), 0.0))
+    problem, x = Objective(V, plan.rank, plan.loss), result.factors
+    return float(_scaled_rmse(problem, x)) * math.sqrt(float(problem.size()))
 
 
 def warn_where_it_matters(V: Matrix, result: Result, plan: Plan) -> None:

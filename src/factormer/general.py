@@ -33,6 +33,7 @@ from factormer.solve import (
     Stationary,
     Status,
     StopRule,
+    TimeBudget,
     Watch,
     any_of,
     solve,
@@ -46,7 +47,7 @@ from factormer.solvers.newton import Newton, is_plain_kullback
 from factormer.solvers.proximal import ProximalADMM
 from factormer.solvers.symmetric import Symmetric
 from factormer.trace import Row, Trace
-from factormer.validate import check_mean
+from factormer.validate import check_mean, check_unit
 
 _SMALL = 20_000  # stored entries up to which a start is first fitted by least squares
 _EXACT, _PATIENCE = 1e-8, 500  # fall of the projected gradient, and iterations, to end coding at
@@ -248,8 +249,8 @@ def run(
     beta = problem.divergence.beta if isinstance(problem, Objective) else 2.0
     scaled, mean = problem.normalized()
     check_mean(mean)
-    unit = mean ** (beta / 2)
-    x0 = None if custom is None else custom.scale(1 / mean)
+    unit = check_unit(mean.double() ** (beta / 2), mean, beta)
+    x0 = None if custom is None else scaled.scaled_back(custom, 1 / mean)
     if is_symmetric:
         engine = symmetric(name, scaled.V)
         start = presets.initializer("random" if init == "auto" else init, scaled.V, scaled.rank, x0)
@@ -274,19 +275,26 @@ def run(
     )
     return replace(
         result,
-        factors=result.factors.scale(mean),
+        factors=scaled.scaled_back(result.factors, mean),
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )
 
 
 def code(
-    V: Matrix, H: Float[Tensor, "n r"], loss: Beta, on_w: Penalties, W: Tensor | None = None
-) -> Float[Tensor, "m r"]:
+    V: Matrix,
+    H: Float[Tensor, "n r"],
+    loss: Beta,
+    on_w: Penalties,
+    W: Tensor | None = None,
+    *,
+    until: float | None = None,
+) -> Result:
     """The W that fits V ≈ W Hᵀ best for a given H: what `nnls.Coder` does where it cannot.
 
-    The problem is that of `run` with all of H known, solved from W, or from equal coefficients.
-    Convex for 1 ≤ β ≤ 2, where the stop rule is the accuracy; a local minimum otherwise.
+    The problem is that of `run` with all of H known, solved from W, or from equal coefficients,
+    `until` a reading of `time.perf_counter()`. Convex for 1 ≤ β ≤ 2, where the stop rule is the
+    accuracy; a local minimum otherwise.
     """
     rank = H.shape[1]
     known = Fixed(H, torch.ones(rank, dtype=torch.bool))
@@ -297,10 +305,19 @@ def code(
         level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
         W = (1 / level).expand(V.shape[0], rank).contiguous()
     else:
-        W = W / mean.sqrt()
+        W = problem.scaled_back(Factors(W, H), 1 / mean).W
     name = _auto_solver(problem)
     engine = Newton(n_sweeps=50) if name == "newton" else solver(name, problem)
     with torch.no_grad(), threads():
-        stop = Stationary(_EXACT, every=5)
-        result = solve(problem, engine, Factors(W, H), stop=stop, max_iter=_PATIENCE)
-    return result.factors.W * mean.sqrt()
+        rules: list[StopRule] = [Stationary(_EXACT, every=5)]
+        if until is not None:
+            rules.append(TimeBudget(0.0, since=until))
+        x0, stop = Factors(W, H), any_of(*rules)
+        result = solve(problem, engine, x0, stop=stop, max_iter=_PATIENCE)
+    unit = mean.double() ** (loss.beta / 2)
+    return replace(
+        result,
+        factors=problem.scaled_back(result.factors, mean),
+        trace=result.trace.scaled(unit),
+        error=unit * result.error,
+    )

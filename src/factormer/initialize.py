@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
+from factormer.factors import Factors, every
 from factormer.matrix import LowRank, Matrix, sketch, zero_padding
 from factormer.problem import Problem
 from factormer.solvers.hals import HALS
@@ -20,6 +20,7 @@ OVERSAMPLING = 10  # columns of a sketch beyond the rank
 _FEW_ROWS = 512  # that tell where a rotation should go at first
 _EXACT = 200  # sides up to which all singular vectors are cheap
 _GPU_STACK = 2**15  # matrices that it decomposes in one go
+_PROPORTION = 1e6  # how much larger than V, or smaller, a given start may be
 _GPU_SVD = 32  # sides up to which a GPU decomposes many matrices at once
 
 
@@ -44,12 +45,22 @@ class Random:
 
 @dataclass(frozen=True)
 class Given:
-    """A start that is known already."""
+    """A start that is known already; one that is out of all proportion to V is brought to scale."""
 
     x0: Factors
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
-        return self.x0
+        W, H = self.x0
+        tops = [F.abs().amax(dim=(-2, -1)).double() for F in (W, H)]
+        if not every((tops[0] > 0) & (tops[1] > 0)):
+            return self.x0
+        units = [F.double() / top[..., None, None] for F, top in zip((W, H), tops, strict=True)]
+        level = (units[0].abs().mean(dim=-2) * units[1].abs().mean(dim=-2)).sum(dim=-1)
+        apart = tops[0].log() + tops[1].log() + (level / problem.mean().double()).log()
+        if every(apart.abs() < math.log(_PROPORTION)):
+            return self.x0
+        x = Factors(*units).scale(problem.mean().double() / level)
+        return Factors(x.W.to(W), x.H.to(H))
 
 
 @dataclass(frozen=True)

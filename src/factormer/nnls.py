@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -30,15 +31,19 @@ class Coder:
 
     What depends on H alone is done once: with columns of [H; √l2·I] brought to length 1, and that
     = QR, a row v of V is the short target Qᵀ[v; 0], and the problem is one with r columns of R.
+    Rows of W may have to sum to `total` besides.
     """
 
     sizes: Float[Tensor, " r"]
     Q: Float[Tensor, "n k"]
     R: Float[Tensor, "k r"]
     l1: Float[Tensor, " r"]
+    total: float | None = None
 
     @staticmethod
-    def of(H: Float[Tensor, "n r"], l1: float = 0.0, l2: float = 0.0) -> Coder:
+    def of(
+        H: Float[Tensor, "n r"], l1: float = 0.0, l2: float = 0.0, total: float | None = None
+    ) -> Coder:
         """For the components that are columns of H."""
         n, r = H.shape
         columns = H.double().contiguous()  # one layout, so that rounding is the same
@@ -49,7 +54,7 @@ class Coder:
         largest = torch.where(largest > 0, largest, torch.ones_like(largest))
         sizes = largest * (columns / largest).norm(dim=0).clamp(min=1)
         Q, R = torch.linalg.qr(columns / sizes)
-        return Coder(sizes.cpu(), Q[:n].contiguous(), R.cpu(), (l1 / sizes).cpu())
+        return Coder(sizes.cpu(), Q[:n].contiguous(), R.cpu(), (l1 / sizes).cpu(), total)
 
     @torch.no_grad()
     def __call__(
@@ -81,7 +86,8 @@ class Coder:
                     targets = Dense(V.entries[rows].double()) @ Q
                 else:
                     targets = whole[rows]  # pyright: ignore[reportOptionalSubscript]
-                self._solve(targets.cpu().contiguous(), W[rows], exactly=not late)
+                solve = self._solve if self.total is None else self._solve_sums
+                solve(targets.cpu().contiguous(), W[rows], exactly=not late)
         return (W / self.sizes).to(V.device, V.dtype)
 
     def _block(self) -> int:
@@ -102,7 +108,8 @@ class Coder:
         if not exactly:
             W.copy_(guess * size)
             return
-        (m, k), r, solve = targets.shape, len(self.sizes), _loops()
+        (m, k), r = targets.shape, len(self.sizes)
+        solve = _solver("solve_rows")
         given = (self.R.mT.contiguous(), G, targets, self.l1, W, guess)
         arrays = [tensor.numpy() for tensor in given]
         eps = 10 * max(k, r) * torch.finfo(torch.float64).eps
@@ -112,10 +119,30 @@ class Coder:
 
         share(some, m, work=m * r * r * r)
 
+    def _solve_sums(
+        self, targets: Float[Tensor, "m k"], W: Float[Tensor, "m r"], *, exactly: bool
+    ) -> None:
+        """Set W to coefficients of columns of length 1, each row of which has the known sum."""
+        (m, k), r, total = targets.shape, len(self.sizes), self.total or 1.0
+        X = W / self.sizes
+        X = torch.where(X.sum(dim=1, keepdim=True) > 0, X, torch.ones_like(X))
+        X = X / X.sum(dim=1, keepdim=True) * total
+        if exactly:
+            columns = (self.R * self.sizes).mT.contiguous()
+            arrays = (columns.numpy(), targets.numpy(), total, X.numpy())
+            solve = _solver("solve_sums")
 
-def _loops() -> Callable[..., int]:
+            def some(start: int, stop: int) -> None:
+                solve(*arrays, start, stop, *active_set.SumRoom.of(r, k))
+
+            share(some, m, work=m * r * r * r)
+        W.copy_(X * self.sizes)
+
+
+def _solver(name: str) -> Callable[..., Any]:
+    """The loops of that name, compiled where that can be."""
     if compiled() is None:
-        return active_set.solve_rows
+        return getattr(active_set, name)
     from factormer.kernels import rows
 
-    return rows.solve_rows()
+    return getattr(rows, name)()

@@ -65,9 +65,22 @@ class Objective(Problem):
         mean = torch.where(mean > 0, mean, torch.ones_like(mean))
         if mean.dim() and not (self.on_w.is_plain and self.on_h.is_plain):
             mean = torch.ones_like(mean)
-        c = float(mean) if not mean.dim() else 1.0
-        on = (p.scaled(c, self.divergence.beta) for p in (self.on_w, self.on_h))
-        return Objective(self.V.scaled(1 / mean), self.rank, self.divergence, *on), mean
+        c, beta = float(mean) if not mean.dim() else 1.0, self.divergence.beta
+        on_w = self.on_w.scaled(c, beta, self._share)
+        on_h = self.on_h.scaled(c, beta, 1 - self._share)
+        return Objective(self.V.scaled(1 / mean), self.rank, self.divergence, on_w, on_h), mean
+
+    @property
+    def _share(self) -> float:
+        """The p such that W takes up cᵖ of a factor c of V, and H the rest.
+
+        Each takes its root, but a factor that has sizes of its own, sums or bounds, keeps them.
+        """
+        return 0.5 + (self.on_h.has_size - self.on_w.has_size) / 2
+
+    def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
+        p, c = self._share, c.to(x.W)[..., None, None]
+        return x.scale(c[..., 0, 0]) if p == 0.5 else Factors(x.W * c**p, x.H * c ** (1 - p))
 
     def start(self) -> Problem:
         """The plain problem in which a start is looked for."""

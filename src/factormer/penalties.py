@@ -7,9 +7,11 @@ Shapes: n rows, r components, *b batch axes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -34,11 +36,14 @@ class Penalty:
         """The Z that minimises ½‖Z − X‖² + t·value(Z)."""
         return X
 
-    def scaled(self, c: float, beta: float) -> Penalty:
-        """The penalty q with q(X) = p(√c X) / c^β: that on the factor of V / c."""
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Penalty:
+        """The penalty q with q(X) = self(cᵖ X) / c^β: that on the factor of V / c."""
         if not self.degree:
             return self
-        return replace(self, weight=self.weight * c ** (self.degree / 2 - beta))  # pyright: ignore
+        weight = float(self.weight * np.float64(c) ** (self.degree * p - beta))  # pyright: ignore
+        if not math.isfinite(weight):
+            raise ValueError(f"{self} is too large beside V of mean {c:g}: divide V by its mean")
+        return replace(self, weight=weight)  # pyright: ignore
 
 
 def _check_weight(penalty: Any) -> None:
@@ -140,8 +145,8 @@ class Bounds(Penalty):
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return X.clamp(self.low, self.high)
 
-    def scaled(self, c: float, beta: float) -> Bounds:
-        return Bounds(self.low / c**0.5, self.high / c**0.5)
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Bounds:
+        return Bounds(self.low / c**p, self.high / c**p)
 
 
 @dataclass(frozen=True)
@@ -174,8 +179,8 @@ class Fixed(Penalty):
         X[..., self.at.to(X.device)] = self.columns.to(X)
         return X
 
-    def scaled(self, c: float, beta: float) -> Fixed:
-        return Fixed(self.columns / c**0.5, self.at)
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Fixed:
+        return Fixed(self.columns / c**p, self.at)
 
 
 @dataclass(frozen=True)
@@ -197,8 +202,8 @@ class Simplex(Penalty):
     def _by_columns(self, X: X_) -> X_:
         return onto_simplex(X.mT, self.total).mT
 
-    def scaled(self, c: float, beta: float) -> Simplex:
-        return replace(self, total=self.total / c**0.5)
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Simplex:
+        return replace(self, total=self.total / c**p)
 
 
 def onto_simplex(X: X_, total: float) -> X_:
@@ -278,6 +283,18 @@ class Penalties:
         return self._weight(L1), self._weight(L2)
 
     @property
+    def by_rows(self) -> tuple[float, float, float | None] | None:
+        """The weights of L1 and L2, and what rows sum to, where rows are independent; else None."""
+        sums = [t for t in self.terms if isinstance(t, Simplex) and t.by == "rows"]
+        others = Penalties(tuple(t for t in self.terms if t not in sums)).elastic
+        return None if others is None else (*others, sums[0].total if sums else None)
+
+    @property
+    def has_size(self) -> bool:
+        """Whether the size of the factor is given: by a sum, or by bounds."""
+        return any(isinstance(term, Simplex | Bounds) for term in self.terms)
+
+    @property
     def fixed(self) -> Fixed | None:
         """The columns that are known."""
         return next((term for term in self.terms if isinstance(term, Fixed)), None)
@@ -321,9 +338,10 @@ class Penalties:
         A = self._weight(L2) * torch.eye(r, **options) + apart * torch.ones(r, r, **options)
         return A, apart * X if apart else 0.0, self._weight(Smooth)
 
-    def scaled(self, c: float, beta: float) -> Penalties:
-        """Those on the factors of V / c."""
-        return Penalties(tuple(term.scaled(c, beta) for term in self.terms))
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Penalties:
+        """Those on the factors of V / c, this one being divided by cᵖ."""
+        with np.errstate(over="ignore", under="ignore"):
+            return Penalties(tuple(term.scaled(c, beta, p) for term in self.terms))
 
     def _weight(self, kind: type[Any]) -> float:
         terms: list[Any] = [term for term in self.terms if isinstance(term, kind)]

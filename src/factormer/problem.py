@@ -57,6 +57,10 @@ class Problem:
             mean = torch.where(mean > 0, mean, torch.ones_like(mean))
         return replace(self, V=self.V.scaled(mean.reciprocal())), mean
 
+    def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
+        """The point of the problem of c·V that x is of this one."""
+        return x.scale(c)
+
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² for little, from (VH, HᵀH), which a solver that has just updated W knows.
 

@@ -22,7 +22,7 @@ from factormer.kernels.threads import threads
 from factormer.matrix import n_entries
 from factormer.problem import Problem
 from factormer.solvers.base import Solver, advance
-from factormer.trace import Row, Trace
+from factormer.trace import Row, Trace, objective
 
 
 class Status(Enum):
@@ -66,13 +66,15 @@ class Result:
     @property
     def loss(self) -> float | np.ndarray:
         """The objective at the factors returned: ½‖W Hᵀ − V‖², or what was minimised instead."""
-        return self.rmse**2 * self.trace.entries / 2
+        return objective(self.rmse, self.trace.entries)
 
     @property
     def n_iter(self) -> int:
         """Outer iterations made."""
         return len(self.trace) - 1
 
+
+_LOOKS = 5  # looks in a row that see no gain before rounding is thought to be all that is left
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
 Watch = Callable[[Factors, Trace], bool]  # looks on, in the unit of V, and says whether to stop
@@ -83,22 +85,31 @@ class Stationary:
     """Stop once the projected gradient has fallen to `tol` times its size at the start.
 
     It means the same for every solver, and 0 never stops. Looked at every `every` iterations,
-    since it costs as much as one; a stack stops when all of its members may. A fit that is exact
-    up to rounding counts too: where the start is one, its gradient is noise and falls no further.
+    since it costs as much as one; a stack stops when all of its members may. What the precision of
+    V cannot tell from that counts too: a fit that is exact up to rounding, and one whose error no
+    longer falls while its gradient is as small as rounding leaves it.
     """
 
     tol: float = 1e-4
     every: int = 10
     _start: Tensor | None = field(default=None, init=False, repr=False)
+    _errors: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         if not self.tol or (iteration := trace.last.iteration) % self.every:
             return None
-        size = problem.stationarity(x)
+        size, error, eps = problem.stationarity(x), trace.last.rmse, torch.finfo(x.W.dtype).eps
         if self._start is None or iteration == 0:
-            self._start = size
-        rounding = 10 * torch.finfo(size.dtype).eps * problem.mean()
-        met = (size <= self.tol * self._start) | (trace.last.rmse <= rounding)
+            self._start, self._errors = size, []
+        finite = self._start.isfinite()
+        if not every(finite):  # a start that is out of all bounds is no measure
+            self._start = torch.where(finite, self._start, size)
+        met = (size <= self.tol * self._start) & size.isfinite()
+        met |= error <= 10 * eps * problem.mean()
+        self._errors = [*self._errors[-_LOOKS:], error]
+        if len(self._errors) > _LOOKS:
+            stalled = self._errors[0] - error <= 4 * eps * error
+            met |= stalled & (size <= 1e4 * eps * self._start)
         return Status.CONVERGED if every(met) else None
 
 
@@ -129,7 +140,8 @@ def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) 
     """Stop where somebody who looks on says so; V was divided by `mean`, its errors by `unit`."""
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        return Status.INTERRUPTED if watch(x.scale(mean), trace.scaled(unit)) else None
+        seen = problem.scaled_back(x, mean)
+        return Status.INTERRUPTED if watch(seen, trace.scaled(unit)) else None
 
     return rule
 

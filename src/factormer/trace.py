@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,21 @@ class Row(NamedTuple):
     rmse: Float[Tensor, "*b"]
 
 
+def objective(rmse: Any, entries: Any) -> float | np.ndarray:
+    """½·entries·rmse²; infinite or 0, with a warning, where float64 has no number for it."""
+    rmse, root = np.asarray(rmse, np.float64), np.sqrt(np.asarray(entries) / 2)
+    with np.errstate(over="ignore", under="ignore"):
+        value = np.square(rmse * root)
+    if bool(((value == 0) & (rmse > 0)).any() or (np.isinf(value) & np.isfinite(rmse)).any()):
+        warnings.warn(
+            f"The loss is beyond float64, where the error of an entry is {rmse.max():g}: look at "
+            "rmse instead, or divide V by its mean",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return value if value.ndim else float(value)
+
+
 class Trace:
     """The history of a run, a row an iteration, iteration 0 being the start.
 
@@ -33,7 +49,18 @@ class Trace:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows, one for each iteration."""
+        """The rows, one for each iteration, in the unit of the trace."""
+        return [self._in_unit(row) for row in self._known()] if self._has_unit else self._known()
+
+    @property
+    def _has_unit(self) -> bool:
+        return not (isinstance(self.unit, float) and self.unit == 1.0)
+
+    def _in_unit(self, row: Row) -> Row:
+        return row._replace(rmse=self.unit * row.rmse) if self._has_unit else row
+
+    def _known(self) -> list[Row]:
+        """The rows in the unit that they were made in."""
         if self._bunch is not None:
             (errors, seconds), self._bunch = self._bunch, None
             t, before, pace = *self._last_known(), seconds / len(errors)
@@ -46,8 +73,9 @@ class Trace:
         """The latest row."""
         t, seconds = self._last_known()
         if self._bunch is None:
-            return self._rows[-1]
-        return Row(t + len(self._bunch[0]), seconds + self._bunch[1], self._bunch[0][-1])
+            return self._in_unit(self._rows[-1])
+        errors, more = self._bunch
+        return self._in_unit(Row(t + len(errors), seconds + more, errors[-1]))
 
     def _last_known(self) -> tuple[int, float]:
         return self._rows[-1][:2] if self._rows else (-1, 0.0)
@@ -55,26 +83,26 @@ class Trace:
     @property
     def iteration(self) -> np.ndarray:
         """Iterations, 0 … T."""
-        return np.array([row.iteration for row in self.rows])
+        return np.array([row.iteration for row in self._known()])
 
     @property
     def seconds(self) -> np.ndarray:
         """Seconds of the solver up to each iteration, with what the start took."""
-        return np.array([row.seconds for row in self.rows])
+        return np.array([row.seconds for row in self._known()])
 
     @property
     def rmse(self) -> np.ndarray:
         """Root mean square error (eq. 23), (T + 1,) or (T + 1, *b) for a stack."""
-        return (self.unit * torch.stack([row.rmse for row in self.rows])).cpu().numpy()
+        return (self.unit * torch.stack([row.rmse for row in self._known()])).cpu().numpy()
 
     @property
     def loss(self) -> np.ndarray:
         """The objective, (T + 1,) or (T + 1, *b): ½‖W Hᵀ − V‖², or what was minimised instead."""
-        return self.rmse**2 * np.asarray(self.entries) / 2
+        return np.asarray(objective(self.rmse, self.entries))
 
     def extend(self, rmse: Float[Tensor, "k *b"], seconds: float) -> None:
         """Add a row for each error, one at least, the time having passed evenly."""
-        rows = self.rows  # so that there is but one bunch
+        rows = self._known()  # so that there is but one bunch
         if len(rmse) == 1:
             t, before = self._last_known()
             rows.append(Row(t + 1, before + seconds, rmse[0]))

@@ -176,6 +176,16 @@ def check_mean(mean: torch.Tensor) -> None:
         )
 
 
+def check_unit(unit: torch.Tensor, mean: torch.Tensor, beta: float) -> torch.Tensor:
+    """mean^(β/2), the unit of reported errors, has to be a number."""
+    if not all(0 < value < math.inf for value in unit.flatten().tolist()):
+        raise ValueError(
+            f"V has mean {mean.tolist()}, whose power {beta / 2:g}, the unit of errors under this "
+            "loss, is beyond float64: divide V by its mean"
+        )
+    return unit
+
+
 def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
     """The least and the largest entry; not a number where an entry is none."""
     low, high = tensor.aminmax()

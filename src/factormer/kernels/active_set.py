@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from factormer.kernels.lawson_hanson import ROUNDING, one_by_one, slopes
+
 PIVOT = 1e-13  # what is left of a squared column, beside it, that counts as depending on the others
 _ROUNDS = 20  # of pivoting by blocks, at most
 _PATIENCE = 3  # rounds without a gain before one component at a time is safer
-_DEPENDENT = 1e-14  # what is left of a column, beside it, that counts as depending on the others
-_ROUNDING = 4e-16  # what a slope, beside the target, cannot be told from zero by
 _CLOSE = 1e-4  # residual, beside the target, below which a small slope still says little of it
 
 
@@ -41,25 +41,30 @@ class Room(NamedTuple):
         return Room(*floats, *(np.zeros(r, np.int64) for _ in range(2)))
 
 
-def slopes(Rt: Any, t: Any, l1: Any, scale: Any, x: Any, rest: Any, f: Any) -> float:
-    """Set rest = t − R x and f = Rᵀ rest − l1/scale; return ½‖rest‖² + ⟨l1, x⟩/scale."""
-    value = 0.0
-    for j in range(len(t)):
-        rest[j] = t[j]
-    for c in range(len(Rt)):
-        if x[c] != 0:
-            column, weight = Rt[c], x[c]
-            value += l1[c] / scale * weight
-            for j in range(len(t)):
-                rest[j] -= weight * column[j]
-    for c in range(len(Rt)):
-        column, slope = Rt[c], -l1[c] / scale
-        for j in range(len(t)):
-            slope += column[j] * rest[j]
-        f[c] = slope
-    for j in range(len(t)):
-        value += rest[j] * rest[j] / 2
-    return value
+class SumRoom(NamedTuple):
+    """Room for a row whose sum is known: three sets of columns, three targets, six vectors."""
+
+    B: np.ndarray
+    unit: np.ndarray
+    A: np.ndarray
+    target: np.ndarray
+    b: np.ndarray
+    rest: np.ndarray
+    f: np.ndarray
+    s: np.ndarray
+    d: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    none: np.ndarray
+    order: np.ndarray
+    kind: np.ndarray
+
+    @staticmethod
+    def of(r: int, k: int) -> SumRoom:
+        """For r components of k numbers each, and one more number for the sum."""
+        shapes = [(r, k + 1)] * 3 + [(k + 1,)] * 3 + [(r,)] * 6
+        floats = [np.zeros(shape) for shape in shapes]
+        return SumRoom(*floats, *(np.zeros(r, np.int64) for _ in range(2)))
 
 
 def solve_listed(G: Any, f: Any, kind: Any, order: Any, L: Any, s: Any, y: Any) -> int:
@@ -162,133 +167,6 @@ def pivot_blocks(
     return bool(least >= -bound and steepest <= bound)
 
 
-def enter(A: Any, b: Any, order: Any, kind: Any, c: Any, count: Any) -> bool:
-    """Turn column c to zeros below place `count`, by a reflection of all that are not listed.
-
-    Returns False, with nothing changed, where the column depends on those that are listed.
-    """
-    above, below = 0.0, 0.0
-    for j in range(count):
-        above += A[c, j] * A[c, j]
-    for j in range(count, len(b)):
-        below += A[c, j] * A[c, j]
-    if below == 0 or below <= _DEPENDENT * _DEPENDENT * (above + below):
-        return False
-    size = math.sqrt(below) if A[c, count] <= 0 else -math.sqrt(below)
-    head = A[c, count] - size  # the reflection is along (head, A[c, count + 1:])
-    for d in range(len(A) + 1):
-        if d < len(A) and (kind[d] == 1 or d == c):
-            continue
-        row = A[d] if d < len(A) else b
-        along = head * row[count]
-        for j in range(count + 1, len(b)):
-            along += A[c, j] * row[j]
-        along /= size * head  # which is −½ of the squared length
-        row[count] += along * head
-        for j in range(count + 1, len(b)):
-            row[j] += along * A[c, j]
-    A[c, count] = size
-    for j in range(count + 1, len(b)):
-        A[c, j] = 0
-    order[count] = c
-    return True
-
-
-def leave(A: Any, b: Any, order: Any, place: Any, count: Any) -> None:
-    """Take the column at that place from the list, and turn those after it to a triangle again."""
-    for a in range(place + 1, count):
-        c = order[a]
-        order[a - 1] = c
-        one, two = A[c, a - 1], A[c, a]
-        size = math.hypot(one, two)
-        if size == 0:
-            continue
-        cosine, sine = one / size, two / size
-        for d in range(len(A) + 1):
-            row = A[d] if d < len(A) else b
-            one, two = row[a - 1], row[a]
-            row[a - 1], row[a] = cosine * one + sine * two, cosine * two - sine * one
-        A[c, a] = 0
-
-
-def solve_triangle(
-    A: Any, b: Any, l1: Any, scale: Any, order: Any, count: Any, s: Any, z: Any
-) -> None:
-    """Set s on the listed components to the minimum over them, whatever its signs."""
-    for a in range(count):
-        value = l1[order[a]] / scale
-        for e in range(a):
-            value -= A[order[a], e] * z[e]
-        z[a] = value / A[order[a], a]
-    for e in range(count):
-        a = count - 1 - e
-        value = b[a] - z[a]
-        for d in range(a + 1, count):
-            value -= A[order[d], a] * s[order[d]]
-        s[order[a]] = value / A[order[a], a]
-
-
-def one_by_one(
-    Rt: Any, t: Any, l1: Any, scale: Any, bound: Any, x: Any,
-    A: Any, b: Any, rest: Any, f: Any, s: Any, z: Any, order: Any, kind: Any,
-) -> None:  # fmt: skip
-    """Minimise for the target t by the method of Lawson & Hanson (1974), from zero.
-
-    Components enter one at a time, the steepest first, and leave as they reach zero; an orthogonal
-    factorisation follows them, so that nearly dependent ones lose no digits. The loss falls from
-    step to step, and the method ends where it does not, or after so many tries.
-    """
-    r, k, count, tries = Rt.shape[0], Rt.shape[1], 0, 0
-    for c in range(r):
-        x[c] = 0
-        kind[c] = 0  # 0 is zero, 1 is not, 2 was tried in vain
-        for j in range(k):
-            A[c, j] = Rt[c, j]
-    for j in range(k):
-        b[j] = t[j]
-    value = slopes(Rt, t, l1, scale, x, rest, f)
-    while True:
-        while True:  # each time round, a component enters or is tried in vain
-            enters, steepest = -1, bound
-            for c in range(r):
-                if kind[c] == 0 and f[c] > steepest:
-                    enters, steepest = c, f[c]
-            tries += 1
-            if enters < 0 or tries > 6 * r + 20:
-                return
-            if count < k and enter(A, b, order, kind, enters, count):
-                kind[enters] = 1
-                count += 1
-                solve_triangle(A, b, l1, scale, order, count, s, z)
-                if s[enters] > 0:
-                    break
-                count -= 1
-            kind[enters] = 2
-        while True:  # each time round, a component leaves
-            step, place = 1.0, -1
-            for a in range(count):
-                c = order[a]
-                if s[c] <= 0:
-                    reach = x[c] / (x[c] - s[c]) if x[c] > 0 else 0.0
-                    if reach <= step:
-                        step, place = reach, a
-            for a in range(count):
-                c = order[a]
-                x[c] = max(x[c] + step * (s[c] - x[c]), 0.0) if place >= 0 else s[c]
-            if place < 0:
-                break
-            x[order[place]] = 0
-            kind[order[place]] = 0
-            leave(A, b, order, place, count)
-            count -= 1
-            solve_triangle(A, b, l1, scale, order, count, s, z)
-        before, value = value, slopes(Rt, t, l1, scale, x, rest, f)
-        if not value < before:
-            return
-        for c in range(r):  # what was tried in vain may pay from here
-            kind[c] = 0 if kind[c] == 2 else kind[c]
-
-
 def solve_rows(
     Rt: Any, G: Any, T: Any, l1: Any, X: Any, guess: Any, start: Any, stop: Any, eps: Any,
     L: Any, A: Any, t: Any, b: Any, rest: Any, f: Any, s: Any, d: Any, y: Any, z: Any,
@@ -321,7 +199,7 @@ def solve_rows(
         after = slopes(Rt, t, l1, scale, s, rest, f) if proven else math.inf
         if not proven or bound * bound < after < _CLOSE * _CLOSE * length:
             hard += 1
-            least = _ROUNDING * math.sqrt(length)
+            least = ROUNDING * math.sqrt(length)
             one_by_one(Rt, t, l1, scale, least, d, A, b, rest, f, y, z, order, kind)
             other = slopes(Rt, t, l1, scale, d, rest, f)
             if not after <= other:
@@ -332,3 +210,55 @@ def solve_rows(
         for c in range(r):
             x[c] = scale * (s[c] if better else x[c])
     return hard
+
+
+def solve_sums(
+    Dt: Any, T: Any, total: Any, X: Any, start: Any, stop: Any,
+    B: Any, unit: Any, A: Any, target: Any, b: Any, rest: Any, f: Any, s: Any, d: Any, y: Any,
+    z: Any, none: Any, order: Any, kind: Any,
+) -> None:  # fmt: skip
+    """Minimise ‖D x − t‖² over x ≥ 0 that sum to `total`, for the rows t of T; write them to X.
+
+    Dt is Dᵀ by rows. That is the point nearest to zero among the mixtures of the columns
+    total·D_c − t = E_c, and its weights are in proportion to the y ≥ 0 that minimise
+    ‖E y‖² + (1ᵀy − 1)²: of y = a·x the best is ‖E x‖² / (1 + ‖E x‖²). A row of X stays as it is
+    unless the new one fits as well.
+    """
+    r, k = Dt.shape[0], Dt.shape[1]
+    for i in range(start, stop):
+        least = math.inf
+        for c in range(r):
+            d[c] = 0
+            for j in range(k):
+                B[c, j] = total * Dt[c, j] - T[i, j]
+                d[c] = max(d[c], abs(B[c, j]))
+            least = min(least, d[c])
+        least = least if least > 0 else 1.0
+        for c in range(r):
+            size = 1.0
+            for j in range(k):
+                B[c, j] /= least
+                size += B[c, j] * B[c, j]
+            B[c, k] = 1
+            d[c] = math.sqrt(size)
+            for j in range(k + 1):
+                unit[c, j] = B[c, j] / d[c]
+        target[k] = 1
+        one_by_one(unit, target, none, 1.0, ROUNDING, s, A, b, rest, f, y, z, order, kind)
+        sums, before = 0.0, 0.0
+        for c in range(r):
+            s[c] /= d[c]
+            sums += s[c]
+            before += X[i, c]
+        if not sums > 0:
+            continue
+        old, new = 0.0, 0.0
+        for j in range(k):
+            left, right = 0.0, 0.0
+            for c in range(r):
+                left += B[c, j] * X[i, c]
+                right += B[c, j] * s[c]
+            old += (left / before) ** 2
+            new += (right / sums) ** 2
+        for c in range(r):
+            X[i, c] = total * (s[c] / sums if not new > old else X[i, c] / before)
