@@ -29,7 +29,7 @@ from factormer.fitting import (
     warn_where_it_matters,
 )
 from factormer.kernels.threads import threads
-from factormer.matrix import Dense, Matrix, Sparse
+from factormer.matrix import Dense, Matrix, Sparse, checked
 from factormer.options import (
     Asked,
     Known,
@@ -261,7 +261,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if is_tensor(X):
             return X @ torch.as_tensor(H, dtype=X.dtype, device=X.device)
         H = H.cpu().numpy() if is_tensor(H) else H
-        return X @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
+        return checked(X, "X") @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
 
     def partial_fit(self, X: Any, y: Any = None) -> NMF:
         """Go on learning from a batch of rows, which need not come again.

@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 
 from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix, Observed, Sparse
+from factormer.matrix import Dense, Matrix, Observed, Sparse, checked
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -84,24 +84,27 @@ def is_sparse(values: Any) -> bool:
 
 
 def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
-    if isinstance(V, torch.Tensor):
-        device = V.device if device is None else device
-        V = V.detach().cpu().to_sparse_coo().coalesce()
-        V = V.double() if V.dtype in (torch.float16, torch.bfloat16) else V
-        V = scipy.sparse.coo_array((V.values().numpy(), tuple(V.indices().numpy())), tuple(V.shape))
-    if len(V.shape) != 2:
-        raise ValueError(f"V is sparse and has shape {V.shape}; a sparse V must be one matrix")
+    if isinstance(V, torch.Tensor) and device is None:
+        device = V.device
+    V = checked(V, "V")
     if V.dtype.kind not in "biuf":
         raise ValueError(f"V holds {V.dtype} values; it must hold real numbers")
     _check_shape(V.shape)
-    csr = V.tocsr().astype(_float_type(V.dtype), copy=False)
+    rows = V.tocsr().astype(_float_type(V.dtype), copy=False)
+    arrays = (rows.data, rows.indices, rows.indptr)
+    csr = scipy.sparse.csr_array(arrays, rows.shape)  # which believes no flag, and drops leavings
     arrays = (csr.data, csr.indices, csr.indptr)
-    if not (csr.has_canonical_format and all(a.flags.writeable for a in arrays)):
+    if not (csr.has_canonical_format and all(_is_plain(a) for a in arrays)):
         csr = csr.copy()
         csr.sum_duplicates()
     if csr.nnz:
         _check_entries(torch.from_numpy(csr.data), "V")
     return Sparse.of(csr, None if device is None else as_device(device))
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Whether torch can share its memory."""
+    return array.flags.writeable and array.flags.c_contiguous
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
