@@ -7,7 +7,10 @@ Shapes: n rows, r components, *b batch axes.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 import torch
@@ -41,17 +44,25 @@ class Penalty:
         return replace(self, weight=self.weight * c ** (self.degree / 2 - beta))  # pyright: ignore
 
 
+def _require(penalty: Any, name: str, fits: Callable[[float], bool], what: str) -> None:
+    value = getattr(penalty, name)
+    try:
+        if isinstance(value, Real) and fits(float(value)):
+            return
+    except OverflowError:  # a whole number beyond all floats
+        pass
+    raise ValueError(f"{type(penalty).__name__} has {name} {value!r:.40}; it must be {what}")
+
+
 def _check_weight(penalty: Any) -> None:
-    if not penalty.weight >= 0:
-        name = type(penalty).__name__
-        raise ValueError(f"{name} has weight {penalty.weight!r}; it must be at least 0")
+    _require(penalty, "weight", lambda x: 0 <= x < math.inf, "at least 0, and finite")
 
 
 @dataclass(frozen=True)
 class L1(Penalty):
     """weight·Σ|X|: sparse factors."""
 
-    weight: float
+    weight: Any
     order: ClassVar[int | None] = 0
     degree: ClassVar[int] = 1
     __post_init__ = _check_weight
@@ -67,7 +78,7 @@ class L1(Penalty):
 class L2(Penalty):
     """½·weight·‖X‖²: small factors."""
 
-    weight: float
+    weight: Any
     degree: ClassVar[int] = 2
     __post_init__ = _check_weight
 
@@ -79,7 +90,7 @@ class L2(Penalty):
 class Smooth(Penalty):
     """½·weight·Σᵢ‖Xᵢ₊₁ − Xᵢ‖²: rows change slowly from one to the next."""
 
-    weight: float
+    weight: Any
     degree: ClassVar[int] = 2
     __post_init__ = _check_weight
 
@@ -91,7 +102,7 @@ class Smooth(Penalty):
 class Orthogonal(Penalty):
     """weight·Σ_{c<k} ⟨X_c, X_k⟩: components that share few rows (soft; for X ≥ 0)."""
 
-    weight: float
+    weight: Any
     degree: ClassVar[int] = 2
     __post_init__ = _check_weight
 
@@ -104,8 +115,8 @@ class Orthogonal(Penalty):
 class Group(Penalty):
     """weight·Σ‖Xᵢ‖ over the rows, or the columns (whole components are switched off)."""
 
-    weight: float
-    by: str = "columns"
+    weight: Any
+    by: Any = "columns"
     order: ClassVar[int | None] = 2
     degree: ClassVar[int] = 1
 
@@ -129,11 +140,13 @@ class Group(Penalty):
 class Bounds(Penalty):
     """low ≤ X ≤ high; low may be negative."""
 
-    low: float = 0.0
-    high: float = float("inf")
+    low: Any = 0.0
+    high: Any = math.inf
     order: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
+        _require(self, "low", lambda x: x < math.inf, "a number, or -inf")
+        _require(self, "high", lambda x: x > -math.inf, "a number, or inf")
         if not self.low <= self.high:
             raise ValueError(f"Bounds has low {self.low!r} above high {self.high!r}; swap them")
 
@@ -160,14 +173,20 @@ class Fixed(Penalty):
     order: ClassVar[int | None] = 3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", torch.as_tensor(self.columns))
-        object.__setattr__(self, "at", torch.as_tensor(self.at))
+        for name in ("columns", "at"):
+            try:
+                object.__setattr__(self, name, torch.as_tensor(getattr(self, name)))
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise ValueError(f"Fixed has {name} that are no array ({error})") from error
         count = int(self.at.sum()) if self.at.dtype == torch.bool and self.at.dim() == 1 else -1
         if self.columns.dim() != 2 or self.columns.shape[1] != count:
             raise ValueError(
                 f"Fixed has columns of shape {tuple(self.columns.shape)} and marks {count} places; "
                 "columns is (n, k), and at has an entry for each component, true for k of them"
             )
+
+        if not bool(self.columns.isfinite().all()):
+            raise ValueError("Fixed has columns that are NaN or infinite; all must be finite")
 
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         X = X.clone()
@@ -182,14 +201,13 @@ class Fixed(Penalty):
 class Simplex(Penalty):
     """X ≥ 0, and each row (abundances), or each column, sums to `total`."""
 
-    total: float = 1.0
-    by: str = "rows"
+    total: Any = 1.0
+    by: Any = "rows"
     order: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
         _check_by(self.by, "Simplex")
-        if not self.total > 0:
-            raise ValueError(f"Simplex has total {self.total!r}; it must be above 0")
+        _require(self, "total", lambda x: 0 < x < math.inf, "above 0, and finite")
 
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
@@ -210,8 +228,8 @@ def onto_simplex(X: X_, total: float) -> X_:
     return (X - excess.gather(-1, count - 1) / count).clamp(min=0)
 
 
-def _check_by(by: str, name: str) -> None:
-    if by not in ("rows", "columns"):
+def _check_by(by: Any, name: str) -> None:
+    if not isinstance(by, str) or by not in ("rows", "columns"):
         raise ValueError(f"{name} is by {by!r}; choose 'rows' or 'columns'")
 
 
