@@ -192,7 +192,9 @@ def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0:
         raise ValueError(f"max_iter is {max_iter!r}; it must be a whole number of at least 0")
     if not is_finite(tol) or tol < 0:
-        raise ValueError(f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter)")
+        raise ValueError(
+            f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter), and finite"
+        )
     endless = isinstance(time_limit, float) and time_limit == math.inf
     if time_limit is not None and not endless and not (is_finite(time_limit) and time_limit > 0):
         raise ValueError(
