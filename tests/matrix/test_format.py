@@ -193,6 +193,14 @@ def test_tensor_with_a_dense_axis_is_refused_with_a_sentence():
         as_matrix(torch.from_numpy(V).to_sparse(1))
 
 
+def test_more_columns_than_can_be_counted_are_refused_with_a_sentence():
+    for make in (scipy.sparse.csr_array, scipy.sparse.coo_array):
+        with pytest.raises(ValueError, match=r"V is sparse and has shape .* at most 2147483647"):
+            factorize(make((2, 2**31)), 1)
+    with pytest.raises(ValueError, match="V is sparse and has shape"):
+        as_matrix(scipy.sparse.coo_array((2**40, 2)))
+
+
 def test_what_lies_beyond_the_end_does_not_count():
     A = sparse("csr")
     A.indices = np.concatenate([A.indices, [FAR]])

@@ -15,6 +15,7 @@ import scipy.sparse
 import torch
 
 Array = np.ndarray
+_MOST = 2**31 - 1  # rows, or columns, that the compiled loops can count
 
 
 def checked(values: Any, name: str) -> Any:
@@ -23,6 +24,11 @@ def checked(values: Any, name: str) -> Any:
         raise ValueError(
             f"{name} is sparse and has shape {tuple(values.shape)}; a sparse {name} must be one "
             "matrix"
+        )
+    if max(values.shape) > _MOST:
+        raise ValueError(
+            f"{name} is sparse and has shape {tuple(values.shape)}; it may have at most {_MOST} "
+            "rows and columns: leave out those that are empty"
         )
     try:
         if isinstance(values, torch.Tensor):
