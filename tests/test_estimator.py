@@ -1,5 +1,6 @@
 """NMF keeps the contract of a scikit-learn transformer, and says what it did."""
 
+import math
 import pickle
 from typing import Any
 
@@ -181,6 +182,16 @@ def test_single_precision_stays():
     W = est.fit_transform(X.astype(np.float32))
     assert (W.dtype, est.components_.dtype) == (np.float32, np.float32)
     assert est.transform(X.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan, -1.0, "a", 1j])
+@pytest.mark.parametrize("side", ["W", "H"])
+def test_custom_start_that_is_none_gets_a_sentence(bad, side):
+    start = {"W": np.ones((len(X), 2)), "H": np.ones((2, X.shape[1]))}
+    changed = start[side].astype(type(bad) if not isinstance(bad, str) else "U3")
+    changed[0, 1] = bad
+    with pytest.raises(ValueError, match=rf"{side}.* (NaN or infinite|clip them|real numbers)"):
+        NMF(2, init="custom").fit(X, **start | {side: changed})
 
 
 def test_custom_start_is_oriented_as_in_scikit_learn():

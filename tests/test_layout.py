@@ -18,6 +18,7 @@ RANKS = {
     "factors": 0,
     "matrix": 1,
     "kernels": 0,
+    "files": 0,
     "trace": 0,
     "losses": 0,
     "penalties": 0,

@@ -1,5 +1,6 @@
 """Penalties: each proximal step is the least point that a general optimiser finds."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from factormer.penalties import (
     L1,
     L2,
     Bounds,
+    Fixed,
     Free,
     Group,
     Orthogonal,
@@ -95,6 +97,41 @@ def test_unit_of_the_factor(term, rng):
     torch.testing.assert_close(term.scaled(c, beta).value(X), term.value(c**0.5 * X) / c**beta)
     assert Bounds(1.0, 4.0).scaled(4.0, 2.0) == Bounds(0.5, 2.0)
     assert Simplex(4.0).scaled(4.0, 2.0) == Simplex(2.0)
+
+
+NO_WEIGHTS = ["a", "1", math.inf, -math.inf, math.nan, -1, None, [1.0], 1j, 10**400]
+
+
+@pytest.mark.parametrize("value", NO_WEIGHTS, ids=lambda value: f"{value!r:.10}")
+def test_what_is_no_weight_gets_a_sentence(value):
+    for kind in (L1, L2, Smooth, Orthogonal, Group):
+        name = kind.__name__
+        with pytest.raises(ValueError, match=rf"{name} has weight .*; it must be at least 0, and"):
+            kind(value)
+    with pytest.raises(ValueError, match=r"Simplex has total .*; it must be above 0, and finite"):
+        Simplex(value)
+    if value in (-1, -math.inf):
+        return
+    with pytest.raises(ValueError, match=r"Bounds has low .*; it must be a number, or -inf"):
+        Bounds(value, math.inf)
+    if value != math.inf:
+        with pytest.raises(ValueError, match=r"Bounds has high .*; it must be a number, or inf"):
+            Bounds(0.0, value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "at", "sentence"),
+    [
+        (["a"], [True], "columns that are no array"),
+        (None, [True], "columns that are no array"),
+        ([[1.0, 2.0], [3.0]], [True], "columns that are no array"),
+        ([[math.nan]], [True], "columns that are NaN or infinite"),
+        ([[1.0]], ["a"], "at that are no array"),
+    ],
+)
+def test_columns_that_are_none_get_a_sentence(columns, at, sentence):
+    with pytest.raises(ValueError, match=f"Fixed has {sentence}"):
+        Fixed(columns, at)
 
 
 def test_wrong_penalties_get_a_sentence():

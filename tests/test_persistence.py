@@ -1,15 +1,20 @@
 """A saved model is arrays and text; loaded, it does what it did."""
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from sklearn.exceptions import NotFittedError
 
 from factormer import NMF, Status
-from factormer.penalties import L2, Fixed, Simplex, Smooth
+from factormer.penalties import L2, Fixed, Free, Simplex, Smooth
+from tests.test_files import fill_the_disk
 
 draw = np.random.default_rng(0)
 X = draw.random((20, 3)) @ draw.random((3, 9))
@@ -144,3 +149,82 @@ def test_a_place_that_cannot_be_written_gets_a_sentence(tmp_path):
         with pytest.raises(OSError, match=r"cannot be written \(.*\); choose a file in a folder"):
             model.save(place)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def tampered(path: Path, change: Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], Any]):
+    """A saved model after a change to its arrays, parameters or what was fitted."""
+    NMF(3, random_state=0, max_iter=3, tol=0.0).partial_fit(X).partial_fit(X).save(path)
+    arrays = load_file(path)
+    with safe_open(path, "pt") as file:
+        head = file.metadata()
+    params, fitted = json.loads(head["params"]), json.loads(head["fitted"])
+    change(arrays, params, fitted)
+    head |= {"params": json.dumps(params), "fitted": json.dumps(fitted)}
+    save_file(arrays, path, head)
+
+
+CHANGES: dict[str, tuple[Callable[[Any, Any, Any], object], str]] = {
+    "shape": (lambda a, p, f: a.update(components_=torch.ones(3, 8)), "for 3 components of 9"),
+    "axes": (lambda a, p, f: a.update(components_=torch.ones(3)), "no matrix of floats"),
+    "none": (lambda a, p, f: a.update(components_=torch.ones(0, 9)), "no matrix of floats"),
+    "integers": (lambda a, p, f: a.update(components_=torch.ones(3, 9).int()), "no matrix of flo"),
+    "NaN": (lambda a, p, f: a["components_"].fill_(float("nan")), "NaN or infinite"),
+    "negative": (lambda a, p, f: a["components_"].neg_(), "entries below zero"),
+    "past": (lambda a, p, f: a.update(past=torch.ones(2, 3)), "past has shape"),
+    "past NaN": (lambda a, p, f: a["past"].fill_(float("inf")), "must be finite"),
+    "stream": (lambda a, p, f: a.update(stream_A=torch.ones(2)), "stream_A has shape"),
+    "half a stream": (lambda a, p, f: a.pop("stream_B"), "'stream_B'"),
+    "trace": (lambda a, p, f: a.update(seconds=torch.ones(9)), "seconds has shape"),
+    "status": (lambda a, p, f: f.update(status="FINE"), "'FINE'"),
+    "rows": (lambda a, p, f: f.update(past_rows="many"), "past_rows is 'many'; it must be int"),
+    "iterations": (lambda a, p, f: f.update(n_iter_=[1]), r"n_iter_ is \[1\]"),
+    "error": (lambda a, p, f: f.update(reconstruction_err_="0"), "reconstruction_err_ is '0'"),
+    "names": (lambda a, p, f: f.update(feature_names_in_=["a"]), "names of 9 features"),
+    "output": (lambda a, p, f: f.update(output="os"), "output is 'os'"),
+    "kind": (lambda a, p, f: f.update(is_tensor="yes"), "is_tensor is 'yes'"),
+    "parameter": (lambda a, p, f: p.update(more=1), r"no parameters \['more'\]"),
+    "nested": (lambda a, p, f: p.update(init__more=1), "no parameters"),
+    "loss": (lambda a, p, f: p.update(beta_loss=[1]), "beta_loss is"),
+    "penalty": (lambda a, p, f: p.update(regularize_W=[{"name": "os"}]), "'os'"),
+    "weight": (lambda a, p, f: p.update(regularize_W=[{"name": "L1", "weight": "a"}]), "weight"),
+    "penalties": (lambda a, p, f: p.update(regularize_W=3), "penalties are 3"),
+    "fixed": (lambda a, p, f: a.update(fixed_components=-torch.ones(1, 9)), "fixed_components"),
+}
+
+
+@pytest.mark.parametrize(("change", "sentence"), CHANGES.values(), ids=CHANGES.keys())
+def test_a_file_that_was_tampered_with_is_refused_with_a_sentence(tmp_path, change, sentence):
+    tampered(tmp_path / "model", change)
+    with pytest.raises(ValueError, match=rf"model .*{sentence}.*; write it anew with NMF.save"):
+        NMF.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "3", "{"])
+@pytest.mark.parametrize("part", ["params", "fitted"])
+def test_text_that_is_no_object_is_refused_with_a_sentence(tmp_path, part, text):
+    head = {"format": "factormer-nmf-1", "params": "{}", "fitted": "{}", part: text}
+    save_file({"components_": torch.ones(3, 9)}, tmp_path / "model", head)
+    with pytest.raises(ValueError, match=r"(?s)model .*; write it anew with NMF.save"):
+        NMF.load(tmp_path / "model")
+
+
+def test_components_of_either_sign_are_loaded_where_they_may_be(tmp_path):
+    model = NMF(3, random_state=0, max_iter=3, tol=0.0, regularize_H=Free()).fit(X)
+    model.components_ = -model.components_
+    model.save(tmp_path / "model")
+    assert (NMF.load(tmp_path / "model").components_ <= 0).all()
+
+
+def test_a_full_disk_and_a_link_leave_the_old_model(tmp_path, monkeypatch):
+    model = NMF(3, random_state=0).fit(X)
+    model.save(path := tmp_path / "model")
+    before = path.read_bytes()
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(OSError, match="it is a symbolic link, which is never replaced"):
+        model.save(tmp_path / "link")
+    fill_the_disk(monkeypatch, 0)
+    with pytest.raises(OSError, match=r"model cannot be written \(No space left on device\)"):
+        model.save(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "model"]

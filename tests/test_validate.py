@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse
 import torch
 
+from factormer import NMF, factorize
+from factormer.engine import starting_point
 from factormer.matrix import Dense, Sparse
 from factormer.validate import (
     as_device,
@@ -17,6 +19,7 @@ from factormer.validate import (
     check_callable,
     check_limits,
     check_mean,
+    check_room,
 )
 
 VALUES = [[1.0, 2.0, 3.0], [4.0, 0.0, 6.0]]
@@ -158,11 +161,22 @@ def test_what_is_no_matrix_of_data_is_refused_with_a_sentence(values, sentence):
 
 
 @pytest.mark.parametrize(
-    "rank", [0, -1, 2.0, 2.5, True, False, "10", None, np.float64(3), math.nan]
+    "rank", [0, -1, 2.0, 2.5, True, False, "10", None, np.float64(3), math.nan, 2**63, 10**20]
 )
 def test_rank_that_is_no_positive_whole_number_is_refused_with_a_sentence(rank):
     with pytest.raises(ValueError, match=r"rank is .*; it must be a whole number of at least 1"):
         as_rank(rank)
+
+
+@pytest.mark.parametrize("rank", [10**9, 2**62, 10**20])
+def test_rank_that_no_memory_holds_is_refused_before_anything_is_made(rank):
+    for ask in (factorize, starting_point, lambda V, rank: NMF(rank).fit(V)):
+        with pytest.raises(ValueError, match=r"(rank|n_components) is .*(choose a lower|least 1)"):
+            ask(V, rank)
+    if rank < 2**63:
+        with pytest.raises(ValueError, match=r"V of 2×3 .* take .* bytes of memory, and there are"):
+            check_room(as_matrix(V), rank)
+    check_room(as_matrix(V), 1000)
 
 
 @pytest.mark.parametrize("max_iter", [-1, 2.5, "10", True, None, math.nan])
@@ -173,19 +187,22 @@ def test_wrong_iteration_limit_is_refused_with_a_sentence(max_iter):
         check_limits(max_iter, 1e-4, None)
 
 
-@pytest.mark.parametrize("tol", [-1e-4, math.nan, "1e-4", None])
+@pytest.mark.parametrize("tol", [-1e-4, math.nan, math.inf, 10**400, "1e-4", None])
 def test_wrong_tolerance_is_refused_with_a_sentence(tol):
     with pytest.raises(ValueError, match=r"tol is .*; it must be at least 0 \(0: run all of max"):
         check_limits(10, tol, None)
 
 
-@pytest.mark.parametrize("time_limit", [0, 0.0, -1.0, math.nan, "1 min"])
+@pytest.mark.parametrize("time_limit", [0, 0.0, -1.0, math.nan, -math.inf, 10**400, "1 min"])
 def test_wrong_time_limit_is_refused_with_a_sentence(time_limit):
     with pytest.raises(ValueError, match=r"time_limit is .*; it must be a positive number of sec"):
         check_limits(10, 1e-4, time_limit)
 
 
-@pytest.mark.parametrize("limits", [(0, 0, None), (np.int64(5), np.float32(0.1), 1), (1, 0.0, 0.5)])
+@pytest.mark.parametrize(
+    "limits",
+    [(0, 0, None), (np.int64(5), np.float32(0.1), 1), (1, 0.0, 0.5), (10**30, 0, math.inf)],
+)
 def test_limits_that_mean_something_pass(limits):
     check_limits(*limits)
 

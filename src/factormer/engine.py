@@ -40,6 +40,7 @@ from factormer.validate import (
     check_callable,
     check_limits,
     check_mean,
+    check_room,
     like,
 )
 
@@ -145,6 +146,7 @@ def factorize(
         observe(V, mask=mask, weights=weights, missing=missing, device=device),
         as_rank(rank),
     )
+    check_room(matrix, rank)
     custom = None if W is None and H is None else as_factors(W, H, matrix, rank)
     penalties = (
         Penalties.of(regularize_W, "regularize_W"),
@@ -236,8 +238,9 @@ def starting_point(
 
     Arrays of the kind that V is, as `Result.W` and `Result.H` are.
     """
-    matrix = as_matrix(V, device=device)
-    problem, mean = Problem(matrix, as_rank(rank)).normalized()
+    matrix, rank = as_matrix(V, device=device), as_rank(rank)
+    check_room(matrix, rank)
+    problem, mean = Problem(matrix, rank).normalized()
     check_mean(mean)
     with torch.no_grad(), threads():
         start = presets.initializer(init, problem.V, problem.rank)

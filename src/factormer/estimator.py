@@ -20,7 +20,7 @@ from factormer.engine import starting_point
 from factormer.factors import Factors
 from factormer.fitting import fit, make_plan, reconstruction_error, warn_where_it_matters
 from factormer.kernels.threads import threads
-from factormer.matrix import Dense, Matrix, Sparse
+from factormer.matrix import Dense, Matrix, Sparse, checked
 from factormer.options import (
     Asked,
     Known,
@@ -252,7 +252,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if is_tensor(X):
             return X @ torch.as_tensor(H, dtype=X.dtype, device=X.device)
         H = H.cpu().numpy() if is_tensor(H) else H
-        return X @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
+        return checked(X, "X") @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
 
     def partial_fit(self, X: Any, y: Any = None) -> NMF:
         """Go on learning from a batch of rows, which need not come again.

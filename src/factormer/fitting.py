@@ -41,7 +41,7 @@ from factormer.options import (
 from factormer.penalties import Penalties
 from factormer.solve import Result, Status, Watch
 from factormer.trace import Row, Trace
-from factormer.validate import as_tensor, check_callable, check_limits
+from factormer.validate import as_tensor, check_callable, check_limits, check_room
 
 _VISIBLE = 1e-3  # fall of the error, beside ‖V‖, over the last iterations: worth a warning
 _LAST = 10
@@ -90,6 +90,7 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
         )
         W = H = None
     rank = rank_of(options.n_components, n, H)
+    check_room(V, rank)
     warm = options.warm_start and before is not None and tuple(before.shape) == (rank, n)
     if warm and H is None:
         H, custom = before, True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class Beta:
         if isinstance(loss, str) and loss in NAMES:
             return Beta(NAMES[loss])
         number: Any = loss if isinstance(loss, int | float) else math.nan
-        if isinstance(loss, bool) or not math.isfinite(number):
+        if isinstance(loss, bool) or not abs(number) <= sys.float_info.max:
             names = ", ".join(repr(name) for name in NAMES)
             raise ValueError(
                 f"loss is {loss!r}; choose {names}, or a number β (2, 1 and 0 are these)"

@@ -9,7 +9,7 @@ import scipy.sparse
 import torch
 
 from factormer.losses import Beta
-from factormer.matrix import Dense, Matrix, Observed, Sparse, stored
+from factormer.matrix import Dense, Matrix, Observed, Sparse, checked, stored
 from factormer.validate import as_device, as_matrix, as_tensor, is_sparse
 
 _FEW = 0.3  # share of known entries below which a dense V is better held as a list of them
@@ -62,7 +62,7 @@ def observe(
 def _dense(given: Any, name: str, V: torch.Tensor) -> torch.Tensor:
     """A weight for each entry of V from an array of its shape, or from one for each row."""
     if is_sparse(given):
-        given = given.to_dense() if isinstance(given, torch.Tensor) else given.toarray()
+        given = checked(given, name).toarray()
     array = as_tensor(given, name=name, device=V.device).to(V.dtype)
     rows = array.dim() == 1 and len(array) == V.shape[-2]
     if not rows and array.shape != V.shape:
@@ -126,7 +126,8 @@ def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | 
         if name == "mask":
             _check_mask(array)
         rows = array if rows is None else rows * array
-    chosen = [_csr(g) for g in (mask, weights) if g is not None and is_sparse(g)]
+    both = {"mask": mask, "weights": weights}
+    chosen = [_csr(g, name) for name, g in both.items() if g is not None and is_sparse(g)]
     if mask is not None and is_sparse(mask):
         _check_mask(torch.from_numpy(chosen[0].data))
     if not chosen and not missing:
@@ -156,13 +157,8 @@ def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | 
     return Observed(Sparse.of(shaped, where), omega.to(where))
 
 
-def _csr(given: Any) -> Any:
-    if isinstance(given, torch.Tensor):
-        coo = given.detach().cpu().to_sparse_coo().coalesce()
-        given = scipy.sparse.coo_array(
-            (coo.values().numpy(), tuple(coo.indices().numpy())), tuple(coo.shape)
-        )
-    csr: Any = scipy.sparse.csr_array(given.tocsr(), copy=True).astype(np.float64)
+def _csr(given: Any, name: str) -> Any:
+    csr: Any = scipy.sparse.csr_array(checked(given, name).tocsr()).astype(np.float64)
     csr.sum_duplicates()
     return csr
 

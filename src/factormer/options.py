@@ -15,7 +15,7 @@ from factormer.losses import NAMES, Beta
 from factormer.matrix import Matrix
 from factormer.observations import check_zeros
 from factormer.penalties import L1, L2, Fixed, Penalties, Penalty
-from factormer.validate import as_rank, as_tensor, is_sparse
+from factormer.validate import as_rank, as_tensor, is_finite, is_sparse
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 _REAL = (int, float, np.integer, np.floating)
@@ -58,7 +58,7 @@ def warn_of_zeros(solver: Any, init: Any) -> None:
 def loss_of(beta_loss: Any, solver: Any) -> Beta:
     """The divergence; coordinate descent knows the squared error alone."""
     named = isinstance(beta_loss, str) and beta_loss in NAMES
-    if not named and (isinstance(beta_loss, bool) or not isinstance(beta_loss, _REAL)):
+    if not named and (isinstance(beta_loss, bool) or not is_finite(beta_loss)):
         raise ValueError(
             f"beta_loss is {beta_loss!r}; it must be 'frobenius', 'kullback-leibler', "
             "'itakura-saito' or a number"
@@ -97,9 +97,9 @@ class Asked(NamedTuple):
         alpha_W, alpha_H, l1_ratio = options.alpha_W, options.alpha_H, options.l1_ratio
         if isinstance(alpha_H, str) and alpha_H == "same":
             alpha_H = alpha_W
-        elif not isinstance(alpha_H, _REAL) or not 0 <= alpha_H < np.inf:
+        elif not (is_finite(alpha_H) and float(alpha_H) >= 0):
             raise ValueError(f"alpha_H is {alpha_H!r}; it must be at least 0, or 'same'")
-        if not isinstance(alpha_W, _REAL) or not 0 <= alpha_W < np.inf:
+        if not (is_finite(alpha_W) and alpha_W >= 0):
             raise ValueError(f"alpha_W is {alpha_W!r}; it must be at least 0")
         if not isinstance(l1_ratio, _REAL) or not 0 <= l1_ratio <= 1:
             raise ValueError(f"l1_ratio is {l1_ratio!r}; it must be from 0 to 1")
@@ -130,6 +130,8 @@ def start_array(values: Any, shape: tuple[int, int], name: str) -> np.ndarray | 
     if values is None or is_sparse(values):
         raise ValueError(f"init='custom' needs {name} as a dense array of shape {shape}")
     array = values if isinstance(values, torch.Tensor) else np.asarray(values)
+    if not isinstance(array, torch.Tensor) and array.dtype.kind not in "biuf":
+        raise ValueError(f"{where} holds {array.dtype} values; it must hold real numbers")
     if array.ndim != 2:
         raise ValueError(f"{where} has {array.ndim} axes; it must have shape {shape}")
     for axis, place in enumerate(("first", "second")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,17 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as as_bytes
 
+from factormer.files import parsed, write
+from factormer.options import Asked, Known, loss_of
 from factormer.penalties import Fixed, Penalties, Penalty
 from factormer.solve import Status
 from factormer.stream import Statistics
 from factormer.trace import Row, Trace
 
 FORMAT = "factormer-nmf-1"
-_NUMBERS = ("n_iter_", "n_components_", "n_features_in_", "n_steps_", "reconstruction_err_")
+_ERROR = "reconstruction_err_"
+_NUMBERS = ("n_iter_", "n_components_", "n_features_in_", "n_steps_", _ERROR)
+_OUTPUTS = ("default", "pandas", "polars")
 
 
 def save(model: Any, path: Path) -> None:
@@ -61,15 +64,7 @@ def save(model: Any, path: Path) -> None:
         {k: t.detach().cpu().contiguous() for k, t in tensors.items()},
         {"format": FORMAT, "params": json.dumps(params), "fitted": json.dumps(text)},
     )
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        beside.write_bytes(whole)
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise OSError(
-            f"{path} cannot be written ({error.strerror}); choose a file in a folder that is there"
-        ) from error
+    write(path, whole)
 
 
 def _told(term: Penalty) -> dict[str, Any]:
@@ -80,10 +75,14 @@ def _told(term: Penalty) -> dict[str, Any]:
     return {"name": type(term).__name__, **asdict(term)}
 
 
-def _heard(told: list[dict[str, Any]] | None) -> list[Penalty] | None:
+def _heard(told: Any) -> list[Penalty] | None:
     """The penalties that a text names; no other name means anything."""
+    if told is None:
+        return None
+    if not isinstance(told, list) or not all(isinstance(term, dict) for term in told):
+        raise ValueError(f"penalties are {told!r:.40}; they must be a list of objects")
     kinds = {kind.__name__: kind for kind in Penalty.__subclasses__()}
-    return None if told is None else [kinds[term.pop("name")](**term) for term in told]
+    return [kinds[term.pop("name")](**term) for term in told]
 
 
 def load_into(model: Any, path: Path) -> None:
@@ -110,29 +109,81 @@ def load_into(model: Any, path: Path) -> None:
             f"{path} lacks a part of a saved NMF model, or has one too many ({error}); write it "
             "anew with NMF.save"
         ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no NMF model as it was saved: {error}; write it anew with NMF.save"
+        ) from error
 
 
 def _give(model: Any, arrays: dict[str, torch.Tensor], head: dict[str, str]) -> None:
-    params, text = json.loads(head["params"]), json.loads(head["fitted"])
+    params, text = (parsed(head[name]) for name in ("params", "fitted"))
+    if not isinstance(params, dict) or not isinstance(text, dict):
+        raise ValueError("its params, or what was fitted, is no JSON object")
     if "fixed_components" in arrays:
         params["fixed_components"] = arrays["fixed_components"].numpy()
     for name in ("regularize_W", "regularize_H"):
         params[name] = _heard(params.get(name))
+    if unknown := params.keys() - model.get_params(deep=False).keys():
+        raise ValueError(f"there are no parameters {sorted(unknown)}")
     model.set_params(**params)
-    H = arrays["components_"]
-    model.components_ = H if text["is_tensor"] else H.numpy()
-    model._past = (arrays["past"], text["past_rows"])
-    model._stream = None
-    if "stream_A" in arrays:
-        model._stream = Statistics(arrays["stream_A"], arrays["stream_B"], text["stream_rows"])
-    if "status" in text:
-        columns = (arrays[name].tolist() for name in ("iteration", "seconds"))
-        model.trace_ = Trace(Row(*row) for row in zip(*columns, arrays["rmse"], strict=True))
-        model.status_ = Status[text["status"]]
+    loss_of(model.beta_loss, model.solver)
+    H = _components(arrays["components_"], signed=not Asked.read(model).also_h.nonnegative)
+    r, n = H.shape
     for name in _NUMBERS:
         if name in text:
-            setattr(model, name, text[name])
+            setattr(model, name, _typed(text, name, int, *([float] if name == _ERROR else [])))
+    if (model.n_components_, model.n_features_in_) != (r, n):
+        raise ValueError(
+            f"components_ has shape {(r, n)}, for {model.n_components_} components of "
+            f"{model.n_features_in_} features"
+        )
+    Known.read(model.fixed_components, r, n, H)
+    model.components_ = H if _typed(text, "is_tensor", bool) else H.numpy()
+    past_rows = _typed(text, "past_rows", int)
+    model._past, model._stream = (_shaped(arrays, "past", (r, r)), past_rows), None
+    if "stream_A" in arrays:
+        A, B = _shaped(arrays, "stream_A", (n, r)), _shaped(arrays, "stream_B", (r, r))
+        model._stream = Statistics(A, B, _typed(text, "stream_rows", int, float))
+    if "status" in text:
+        size = (arrays["iteration"].numel(),)
+        columns = (_shaped(arrays, name, size).tolist() for name in ("iteration", "seconds"))
+        rmse = _shaped(arrays, "rmse", size)
+        model.trace_ = Trace(Row(*row) for row in zip(*columns, rmse, strict=True))
+        model.status_ = Status[text["status"]]
     if text.get("output") is not None:  # which files of version 0.1 do not tell
+        if text["output"] not in _OUTPUTS:
+            raise ValueError(f"output is {text['output']!r}; it must be one of {_OUTPUTS}")
         model.set_output(transform=text["output"])
     if "feature_names_in_" in text:
-        model.feature_names_in_ = np.array(text["feature_names_in_"], dtype=object)
+        names = _typed(text, "feature_names_in_", list)
+        if len(names) != n or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"feature_names_in_ are not the names of {n} features")
+        model.feature_names_in_ = np.array(names, dtype=object)
+
+
+def _components(H: torch.Tensor, *, signed: bool) -> torch.Tensor:
+    """A matrix of finite numbers, not negative unless they may be."""
+    if H.dim() != 2 or 0 in H.shape or H.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"components_ is {H.dtype} of shape {tuple(H.shape)}, no matrix of floats")
+    if not bool(H.isfinite().all()):
+        raise ValueError("components_ has entries that are NaN or infinite")
+    if not signed and bool((H < 0).any()):
+        raise ValueError("components_ has entries below zero")
+    return H
+
+
+def _shaped(arrays: dict[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """An array of finite real numbers."""
+    found = arrays[name]
+    if tuple(found.shape) != shape or found.is_complex() or not bool(found.isfinite().all()):
+        raise ValueError(
+            f"{name} has shape {tuple(found.shape)}; it must be finite, of shape {shape}"
+        )
+    return found
+
+
+def _typed(text: dict[str, Any], name: str, *kinds: type) -> Any:
+    value = text[name]
+    if type(value) not in kinds:
+        raise ValueError(f"{name} is {value!r:.40}; it must be {kinds[0].__name__}")
+    return value

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import validate_data
 
-from factormer.matrix import Matrix, Observed
+from factormer.matrix import Matrix, Observed, checked
 from factormer.observations import observe
 from factormer.options import check_choice
 from factormer.validate import as_matrix, as_tensor, is_sparse
@@ -41,10 +41,12 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
     if plain and (reset or not hasattr(model, "feature_names_in_")):
         _check_width(model, X.shape[1], reset)
         return X
-    checked: Any = X
+    given: Any = X
+    if is_sparse(X) and given.format not in _SPARSE:  # which is made one of them at once
+        given = checked(X, "X")
     finite: Any = "allow-nan" if with_nan else True
     return validate_data(
-        model, checked, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset, ensure_all_finite=finite
+        model, given, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset, ensure_all_finite=finite
     )
 
 
@@ -99,10 +101,10 @@ def _precision(sigma: Any) -> Any:
     if isinstance(sigma, torch.Tensor) and not is_sparse(sigma):
         values, weights = sigma, sigma.double() ** -2
     elif is_sparse(sigma) and not isinstance(sigma, torch.Tensor):
-        weights = sigma.tocsr().astype(float)
+        weights = checked(sigma, "sigma").tocsr().astype(float)
         values, weights.data = weights.data, weights.data**-2.0
     else:
-        values = np.asarray(sigma.to_dense() if isinstance(sigma, torch.Tensor) else sigma, float)
+        values = np.asarray(checked(sigma, "sigma").toarray() if is_sparse(sigma) else sigma, float)
         with np.errstate(divide="ignore"):
             weights = values**-2.0
     if not bool((values > 0).all()):

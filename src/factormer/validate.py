@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import scipy.sparse
 import torch
 
 from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix, Observed, Sparse
+from factormer.matrix import Dense, Matrix, Observed, Sparse, checked
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -84,24 +85,27 @@ def is_sparse(values: Any) -> bool:
 
 
 def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
-    if isinstance(V, torch.Tensor):
-        device = V.device if device is None else device
-        V = V.detach().cpu().to_sparse_coo().coalesce()
-        V = V.double() if V.dtype in (torch.float16, torch.bfloat16) else V
-        V = scipy.sparse.coo_array((V.values().numpy(), tuple(V.indices().numpy())), tuple(V.shape))
-    if len(V.shape) != 2:
-        raise ValueError(f"V is sparse and has shape {V.shape}; a sparse V must be one matrix")
+    if isinstance(V, torch.Tensor) and device is None:
+        device = V.device
+    V = checked(V, "V")
     if V.dtype.kind not in "biuf":
         raise ValueError(f"V holds {V.dtype} values; it must hold real numbers")
     _check_shape(V.shape)
-    csr = V.tocsr().astype(_float_type(V.dtype), copy=False)
+    rows = V.tocsr().astype(_float_type(V.dtype), copy=False)
+    arrays = (rows.data, rows.indices, rows.indptr)
+    csr = scipy.sparse.csr_array(arrays, rows.shape)  # which believes no flag, and drops leavings
     arrays = (csr.data, csr.indices, csr.indptr)
-    if not (csr.has_canonical_format and all(a.flags.writeable for a in arrays)):
+    if not (csr.has_canonical_format and all(_is_plain(a) for a in arrays)):
         csr = csr.copy()
         csr.sum_duplicates()
     if csr.nnz:
         _check_entries(torch.from_numpy(csr.data), "V")
     return Sparse.of(csr, None if device is None else as_device(device))
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Whether torch can share its memory."""
+    return array.flags.writeable and array.flags.c_contiguous
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
@@ -144,18 +148,55 @@ def as_seed(seed: Any) -> int | None:
 
 def as_rank(rank: Any) -> int:
     """A whole number of at least 1."""
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
-        raise ValueError(f"rank is {rank!r}; it must be a whole number of at least 1")
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank < 2**63:
+        raise ValueError(
+            f"rank is {rank!r}; it must be a whole number of at least 1, and small enough that the "
+            "factors fit into memory"
+        )
     return int(rank)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a real number that a float can hold; no sequence, text or infinity."""
+    try:
+        return isinstance(value, _REAL) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def check_room(V: Matrix, rank: int) -> None:
+    """W, H and WᵀW have to fit into the memory of the machine, before any is made."""
+    *batch, m, n = V.shape
+    size = math.prod(batch) * ((m + n) * rank + rank**2) * V.dtype.itemsize
+    room = _memory(V.device)
+    if size > room:
+        raise ValueError(
+            f"rank is {rank}; for V of {m}×{n} its factors and their products take {size:.2g} "
+            f"bytes of memory, and there are {room:.2g}: choose a lower rank (rank {min(m, n)} "
+            "describes any matrix of this shape)"
+        )
+
+
+def _memory(device: torch.device) -> float:
+    """Bytes that a device has in all; without bound where the system does not tell."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[1])
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # Windows
+        return 2.0**48
 
 
 def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
     """When to stop: limits that mean something."""
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0:
         raise ValueError(f"max_iter is {max_iter!r}; it must be a whole number of at least 0")
-    if not isinstance(tol, _REAL) or not tol >= 0:
-        raise ValueError(f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter)")
-    if time_limit is not None and not (isinstance(time_limit, _REAL) and time_limit > 0):
+    if not is_finite(tol) or tol < 0:
+        raise ValueError(
+            f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter), and finite"
+        )
+    endless = isinstance(time_limit, float) and time_limit == math.inf
+    if time_limit is not None and not endless and not (is_finite(time_limit) and time_limit > 0):
         raise ValueError(
             f"time_limit is {time_limit!r}; it must be a positive number of seconds, or None"
         )

@@ -27,6 +27,7 @@ from factormer.nn.zoo import (
 )
 from tests.networks import random_any_rank, random_network, small_config
 from tests.nn.cases import draw_point, each_config
+from tests.test_files import fill_the_disk
 
 NAMES = [name for name, card in models().items() if not isinstance(card.config, AnyRankConfig)]
 ANY_RANK = [name for name in models() if name not in NAMES]
@@ -278,3 +279,34 @@ def test_card_of_an_impossible_network_is_refused_with_a_sentence(path):
     write(path, header=header_of(asdict(replace(CARD, config=replace(CONFIG, width=9)))))
     with pytest.raises(ValueError, match=r"does not fit the config .* width is 9"):
         load_model(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_with_a_sentence(path, value):
+    tensors = load_file(path)
+    next(iter(tensors.values())).view(-1)[0] = value
+    write(path, header=header_of(asdict(CARD)), tensors=tensors)
+    with pytest.raises(ValueError, match=r"mine\.safetensors has weights that are NaN, infinite"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("changes", [{"n_pairs": 10**9}, {"width": 10**9}, {"ffn_width": 10**12}])
+def test_a_card_of_a_giant_is_refused_before_it_is_built(path, changes):
+    write(path, header=header_of(asdict(replace(CARD, config=replace(CONFIG, **changes)))))
+    with pytest.raises(ValueError, match=r"mine\.safetensors does not fit the config in its own"):
+        load_model(path)
+
+
+def test_card_nested_without_end_is_refused_with_a_sentence(path):
+    write(path, header={"format": FORMAT, "card": "[" * 100_000})
+    with pytest.raises(ValueError, match=r"the card in .* cannot be read: it is nested too deep"):
+        load_model(path)
+
+
+def test_a_full_disk_leaves_the_old_network(path, monkeypatch):
+    before = checksum(path)
+    fill_the_disk(monkeypatch, 0)
+    with pytest.raises(OSError, match=r"mine\.safetensors cannot be written \(No space left"):
+        save_model(random_network(CONFIG, seed=1), CARD, path)
+    monkeypatch.undo()
+    assert checksum(path) == before

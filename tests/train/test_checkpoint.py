@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+from tests.test_files import fill_the_disk
 
 CPU = torch.device("cpu")
 
@@ -77,3 +78,27 @@ def test_resumed_log_drops_what_the_checkpoint_has_not_seen(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"step": 4, "lo')
     MetricsLog(path, resume_at=2).write(step=3)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_full_disk_leaves_checkpoint_and_log(tmp_path, monkeypatch):
+    checkpoint, log = tmp_path / "checkpoint.pt", tmp_path / "metrics.jsonl"
+    save_checkpoint(checkpoint, contents(step=1))
+    log.write_text('{"step": 1}\n')
+    fill_the_disk(monkeypatch, 0)
+    with pytest.raises(OSError, match=r"checkpoint\.pt cannot be written \(No space left"):
+        save_checkpoint(checkpoint, contents(step=2))
+    with pytest.raises(OSError, match=r"metrics\.jsonl cannot be written \(No space left"):
+        MetricsLog(log, resume_at=1)
+    monkeypatch.undo()
+    assert load_checkpoint(checkpoint, CPU)["step"] == 1
+    assert log.read_text() == '{"step": 1}\n'
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_link_is_no_place_for_a_checkpoint_or_a_log(tmp_path):
+    for name in ("checkpoint.pt", "metrics.jsonl"):
+        (tmp_path / name).symlink_to("elsewhere")
+    with pytest.raises(OSError, match="it is a symbolic link"):
+        save_checkpoint(tmp_path / "checkpoint.pt", contents(step=1))
+    with pytest.raises(OSError, match="it is a symbolic link"):
+        MetricsLog(tmp_path / "metrics.jsonl", resume_at=0)

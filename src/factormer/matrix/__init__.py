@@ -2,6 +2,7 @@
 
 from factormer.matrix.base import Matrix, Normal, n_entries, n_rows, turned, zero_padding
 from factormer.matrix.dense import Dense
+from factormer.matrix.format import checked
 from factormer.matrix.lowrank import LowRank, agreeing, sketch
 from factormer.matrix.observed import Observed, stored
 from factormer.matrix.sparse import Sparse
@@ -14,6 +15,7 @@ __all__ = [
     "Observed",
     "Sparse",
     "agreeing",
+    "checked",
     "n_entries",
     "n_rows",
     "sketch",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -18,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from factormer.files import parsed, write
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network, build
@@ -120,13 +120,30 @@ def _filled(make: Callable[[Any], Model], config: Any, path: Path) -> Model:
     """A network with the weights in a file, ready for use."""
     with safe_open(path, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    bad = [key for key, t in tensors.items() if not (t.is_floating_point() and t.isfinite().all())]
+    if bad:
+        raise ValueError(
+            f"{path} has weights that are NaN, infinite or no floating numbers, in {bad[0]}; copy "
+            "or train it again"
+        )
     try:
+        if not 0 < _depth(config) <= len(tensors):
+            raise ValueError(f"it has {len(tensors)} tensors for {_depth(config)} layers")
+        with torch.device("meta"):  # which takes no memory, whatever sizes the card claims
+            sizes = {key: tensor.shape for key, tensor in make(config).state_dict().items()}
+        wrong = [key for key in sizes if key in tensors and tensors[key].shape != sizes[key]]
+        if wrong:
+            raise ValueError(f"size mismatch for {wrong[0]}")
         with torch.random.fork_rng(devices=[]):  # fresh weights come from the global generator
             model = make(config)
         model.load_state_dict(tensors)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} does not fit the config in its own card: {error}") from error
     return model.requires_grad_(False).eval()
+
+
+def _depth(config: ModelConfig | AnyRankConfig) -> int:
+    return config.n_layers if isinstance(config, AnyRankConfig) else config.n_pairs
 
 
 def find_model(name: str | Path) -> Path:
@@ -147,15 +164,8 @@ def find_model(name: str | Path) -> Path:
 def save_model(model: Network | AnyRankNetwork, card: Card, path: Path) -> None:
     """Write weights and card, whole or not at all."""
     header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
-    temporary = path.with_suffix(".part")
     tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}
-    try:
-        temporary.write_bytes(save(tensors, metadata=header))
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error}); make room, or choose another folder"
-        ) from error
-    os.replace(temporary, path)
+    write(path, save(tensors, metadata=header))
 
 
 def read_card(path: Path) -> Card:
@@ -177,7 +187,7 @@ def read_card(path: Path) -> Card:
             f"{header.get('format')!r} and {FORMAT!r} is expected"
         )
     try:
-        fields = json.loads(header["card"])
+        fields = parsed(header["card"])
         config = fields["config"]
         cls = AnyRankConfig if config.get("kind") == "any-rank" else ModelConfig
         return Card(**(fields | {"config": cls(**config)}))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from factormer.matrix import checked
 from factormer.validate import is_sparse
 
 _NO_NOUNS = ("ids", "indexs", "labels", "names")  # what lists of anything may be called
@@ -150,7 +151,7 @@ class Data:
 def matrix(values: Any, path: Path) -> Any:
     """Two axes of real numbers: a csr array, or a dense one in float32 or float64."""
     if scipy.sparse.issparse(values):
-        values = scipy.sparse.csr_array(values)
+        values = scipy.sparse.csr_array(checked(values, str(path)))
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path} holds {values.dtype} values; it must hold real numbers")
     if values.ndim != 2:

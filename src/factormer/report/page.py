@@ -8,9 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from factormer.files import write
 from factormer.report.payload import payload
 from factormer.runs import RunFolder
-from factormer.runs.folder import write
+from factormer.runs.folder import finite
 
 _SCRIPTS = ("base.js", "draw.js", "chart.js", "components.js", "sections.js", "main.js")
 
@@ -28,7 +29,7 @@ def page(contents: dict[str, Any]) -> str:
     def asset(name: str) -> str:
         return (assets / name).read_text(encoding="utf-8")
 
-    data = json.dumps(contents, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = json.dumps(finite(contents), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     parts = {
         "title": html.escape(contents["name"]),
         "style": asset("page.css"),

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from factormer.read import Axis
 from factormer.report.views import Reduction, packed, shrunk, significant, thinned, top
 from factormer.runs import RankResult, RunFolder
+from factormer.runs.stored import damaged
 
 _BYTES = 1_200_000  # for the components of all ranks, each side of the matrix
 _MAP_BYTES = 600_000  # for the maps of all ranks
@@ -21,15 +22,15 @@ _POINTS = 1200  # of a line at most; more cannot be seen
 
 def payload(folder: RunFolder) -> dict[str, Any]:
     """All that the page of a run shows."""
-    run, results = folder.description(), folder.results()
-    if not results:
+    results = folder.results()
+    if folder.is_run and not results:
         raise ValueError(f"{folder.path} holds no result yet; fit it first: factormer fit")
+    run = folder.description()
     rows, columns = folder.axes()
     n_components = sum(result.rank for result in results)
     reductions = (_reduction(rows, n_components), _reduction(columns, n_components))
-    bound = None
-    if (folder.path / "data.npz").is_file():
-        bound = [significant(x, 6) for x in folder.arrays("data.npz")["svd_bound"]]
+    kept = folder.bound()
+    bound = None if kept is None else [significant(x, 6) for x in kept]
     return {
         "name": run["data"]["name"],
         "data": {k: v for k, v in run["data"].items() if k != "name"},
@@ -70,8 +71,13 @@ def _shown(
     reductions: tuple[Reduction, Reduction],
     n_results: int,
 ) -> dict[str, Any]:
-    name = f"rank-{result.rank}"
-    factors, views = folder.arrays(name, "factors.npz"), folder.arrays(name, "views.npz")
+    needed = ("V_blocks", "fit_blocks", "blocks", "rows", "columns")
+    factors, views = folder.factors(result.rank), folder.views(result.rank, *needed)
+    sizes = tuple(len(factors[name]) for name in "WH")
+    if sizes != (axes := tuple(reduction.axis.size for reduction in reductions)):
+        raise damaged(
+            folder.rank(result.rank) / "factors.npz", f"has factors of {sizes} rows, not {axes}"
+        )
     W, H = _scaled(factors["W"].astype(np.float64), factors["H"].astype(np.float64))
     trace = folder.trace(result.rank)
     side = _MAP_BYTES // (3 * n_results)

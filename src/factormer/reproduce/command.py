@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from factormer.circumstances import circumstances
 from factormer.datasets import data_folder, load_jasper, load_yale
+from factormer.files import write
 from factormer.reproduce import style
 from factormer.reproduce.measure import rounded
 from factormer.reproduce.real import faces, histogram, real
@@ -103,9 +103,7 @@ def _note(path: Path, name: str, entry: dict[str, Any]) -> None:
 
 def _write(path: Path, contents: dict[str, Any]) -> None:
     """Write JSON, whole or not at all."""
-    temporary = path.with_suffix(".part")
-    temporary.write_text(_compact(rounded(contents)) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write(path, _compact(rounded(contents)) + "\n")
 
 
 def _compact(value: Any, indent: str = "") -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factormer.files import write
 from factormer.reproduce.claims import (
     BASELINE,
     TRACE,
@@ -34,7 +35,7 @@ def write_results(folder: Path, names: Sequence[str]) -> Path:
     manifest_path = folder / "manifest.json"
     manifest = _read(manifest_path) if manifest_path.is_file() else {}
     path = folder / "RESULTS.md"
-    path.write_text(page(figures, manifest, names), encoding="utf-8")
+    write(path, page(figures, manifest, names))
     return path
 
 

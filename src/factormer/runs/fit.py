@@ -88,6 +88,7 @@ def fit(
         "made_with": circumstances(),
     }
     with folder.held():
+        check_folder(folder, data, counts, options, fresh=fresh)  # as others may have left it since
         if fresh:
             folder.clear()
         folder.begin(description, data.rows, data.columns)
@@ -201,13 +202,11 @@ def _bound(
     unknown = not counts.is_empty or options.missing is not None
     if unknown or (not is_sparse(data.V) and not np.isfinite(data.V).all()):
         return None
-    path, wanted = folder.path / "data.npz", min(max(max_rank, 20), *data.V.shape) + 1
-    if path.is_file():
-        stored = folder.arrays("data.npz")["svd_bound"]
-        if len(stored) >= wanted:
-            return stored
+    stored, wanted = folder.bound(), min(max(max_rank, 20), *data.V.shape) + 1
+    if stored is not None and len(stored) >= wanted:
+        return stored
     bound = svd_bound(data.V, wanted - 1)
-    write_arrays(path, svd_bound=bound)
+    write_arrays(folder.path / "data.npz", svd_bound=bound)
     return bound
 
 

@@ -25,12 +25,24 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from factormer.files import check_place, replacing, unwritten, write
 from factormer.read import Axis
+from factormer.runs.stored import (
+    built,
+    check_trace,
+    damaged,
+    load_arrays,
+    load_factors,
+    load_object,
+    load_trace,
+)
 
 try:
     import fcntl
 except ImportError:  # Windows, where two runs in one folder are not noticed
     fcntl = None
+
+_FILES = ("run.json", "axes.json", "data.npz", "report.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +78,19 @@ class RunFolder:
         """The page."""
         return self.path / "report.html"
 
+    @property
+    def is_run(self) -> bool:
+        """Whether a run has described itself here."""
+        return (self.path / "run.json").is_file()
+
     def rank(self, rank: int) -> Path:
         """The folder of one rank."""
         return self.path / f"rank-{rank}"
 
     def results(self) -> list[RankResult]:
         """Those of all ranks that were fitted, lowest first."""
-        found = [RankResult(**_load(p)) for p in self.path.glob("rank-*/result.json")]
+        paths = self.path.glob("rank-*/result.json")
+        found = [_result(path) for path in paths]
         return sorted(found, key=lambda result: result.rank)
 
     def is_begun(self) -> bool:
@@ -82,28 +100,47 @@ class RunFolder:
     def description(self) -> dict[str, Any]:
         """run.json, which a run cannot do without."""
         path = self.path / "run.json"
-        if not path.is_file():
+        if not self.is_run:
             raise FileNotFoundError(
                 f"{self.path} holds no run: there is no {path.name} in it; name a folder that "
                 "`factormer fit` has made"
             )
-        return _load(path)
+        told = load_object(path, data=dict, options=dict, made_with=dict, command=str)
+        if not all(isinstance(told["data"].get(name), str) for name in ("name", "checksum")):
+            raise damaged(path, "does not say of which data it is")
+        return told
 
     def axes(self) -> tuple[Axis, Axis]:
         """Rows and columns of V."""
-        stored = _load(self.path / "axes.json")
-        rows, columns = (Axis(**_tuples(stored[side])) for side in ("rows", "columns"))
-        return rows, columns
+        path = self.path / "axes.json"
+        stored = load_object(path, rows=dict, columns=dict)
+        return built(Axis, stored["rows"], path), built(Axis, stored["columns"], path)
+
+    def bound(self) -> Float[np.ndarray, " k"] | None:
+        """The SVD bound by rank, where it was kept."""
+        path = self.path / "data.npz"
+        if not path.is_file():
+            return None
+        bound = load_arrays(path, "svd_bound")["svd_bound"]
+        if bound.ndim != 1:
+            raise damaged(path, f"holds a bound of shape {bound.shape}, not a vector")
+        return bound
 
     def arrays(self, *parts: str) -> dict[str, np.ndarray]:
         """The arrays of one of its .npz files."""
-        with np.load(self.path.joinpath(*parts), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return load_arrays(self.path.joinpath(*parts))
+
+    def factors(self, rank: int) -> dict[str, np.ndarray]:
+        """W and H."""
+        return load_factors(self.rank(rank) / "factors.npz", rank)
+
+    def views(self, rank: int, *names: str) -> dict[str, np.ndarray]:
+        """What the page shows of a fit, among which is what is named."""
+        return load_arrays(self.rank(rank) / "views.npz", *names)
 
     def trace(self, rank: int) -> Float[np.ndarray, "t 4"]:
         """Iteration, seconds, rmse and objective."""
-        path = self.rank(rank) / "trace.csv"
-        return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+        return load_trace(self.rank(rank) / "trace.csv")
 
     def begin(self, description: dict[str, Any], rows: Axis, columns: Axis) -> None:
         """Describe the run, before the first fit."""
@@ -119,9 +156,10 @@ class RunFolder:
             (self.path / ".run").unlink()
         except OSError as error:
             raise OSError(
-                f"{self.path} cannot hold a run ({error.strerror}); choose another --out"
+                f"{self.path} cannot hold a run ({error.strerror or error}); choose another --out"
             ) from error
         if fcntl is None:
+            self._recover()
             yield
             return
         handle = os.open(self.path, os.O_RDONLY)
@@ -130,25 +168,35 @@ class RunFolder:
                 raise ValueError(
                     f"another run is at work in {self.path}; wait for it, or choose another --out"
                 )
+            self._recover()
             yield
         finally:
             os.close(handle)  # which lets others in, as the end of the process does
 
+    def _recover(self) -> None:
+        """Refuse what no run has made, and put back a rank that was being replaced at a kill."""
+        for path in [*map(self.path.joinpath, _FILES), *self.path.glob("rank-[0-9]*")]:
+            if path.is_symlink() or not path.is_dir() or path.name in _FILES:
+                check_place(path)
+        for old in self.path.glob(".rank-[0-9]*.old"):
+            place = self.path / old.name.removeprefix(".").removesuffix(".old")
+            if not place.exists():
+                old.rename(place)
+
     def clear(self) -> None:
         """Remove what a run has made here, and nothing else; nothing where there was none."""
-        if not (self.path / "run.json").is_file():
+        if not self.is_run:
             return
         for path in [*self.path.glob("rank-[0-9]*"), *self.path.glob(".rank-[0-9]*")]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for name in ("run.json", "axes.json", "data.npz", "report.html"):
+        for name in _FILES:
             (self.path / name).unlink(missing_ok=True)
 
     def taken(self) -> str | None:
         """A file of someone else's that a run here would write over, if there is one."""
-        if (self.path / "run.json").is_file():
+        if self.is_run:
             return None
-        names = ("axes.json", "data.npz", "report.html")
-        return next((name for name in names if (self.path / name).exists()), None)
+        return next((name for name in _FILES if os.path.lexists(self.path / name)), None)
 
     def keep(
         self,
@@ -164,22 +212,24 @@ class RunFolder:
         new, old = (place.with_name(f".{place.name}.{word}") for word in ("new", "old"))
         for path in (new, old):
             shutil.rmtree(path, ignore_errors=True)
-        new.mkdir(parents=True)
-        np.savez(new / "factors.npz", **factors)  # pyright: ignore[reportArgumentType]
-        np.savez(new / "views.npz", **views)  # pyright: ignore[reportArgumentType]
-        names = [f"component {c + 1}" for c in range(result.rank)]
-        for name, axis in zip("WH", axes, strict=True):
-            table = (
-                [axis.name(i), *map(_text, row)] for i, row in enumerate(factors[name].tolist())
-            )
-            (new / f"{name}.csv").write_text(_csv([axis.noun, *names], table), encoding="utf-8")
-        rows = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
-        text = _csv(["iteration", "seconds", "rmse", "objective"], rows)
-        (new / "trace.csv").write_text(text, encoding="utf-8")
-        (new / "result.json").write_text(dump(asdict(result)), encoding="utf-8")
-        if place.exists():
-            place.rename(old)
-        new.rename(place)
+        try:
+            new.mkdir(parents=True)
+            write_arrays(new / "factors.npz", **factors)
+            write_arrays(new / "views.npz", **views)
+            names = [f"component {c + 1}" for c in range(result.rank)]
+            for name, axis in zip("WH", axes, strict=True):
+                rows = enumerate(factors[name].tolist())
+                table = ([axis.name(i), *map(_text, row)] for i, row in rows)
+                write(new / f"{name}.csv", _csv([axis.noun, *names], table))
+            table = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
+            write(new / "trace.csv", _csv(["iteration", "seconds", "rmse", "objective"], table))
+            write(new / "result.json", dump(asdict(result)))
+            _exchange(place, new, old)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            if error.strerror is None:  # a sentence, of the file
+                raise
+            raise unwritten(place, error) from error
         shutil.rmtree(old, ignore_errors=True)
         self._point(result.rank).unlink(missing_ok=True)
 
@@ -198,11 +248,20 @@ class RunFolder:
 
     def point(self, rank: int) -> dict[str, np.ndarray] | None:
         """W, H and trace to go on from: of a fit that was killed, or interrupted."""
-        if self._point(rank).is_file():
-            return self.arrays(self._point(rank).name)
+        if (path := self._point(rank)).is_file():
+            point = load_factors(path, rank)
+            return point | {"trace": check_trace(point.get("trace", np.empty(0)), path)}
         if not (self.rank(rank) / "result.json").is_file():
             return None
-        return self.arrays(f"rank-{rank}", "factors.npz") | {"trace": self.trace(rank)}
+        return self.factors(rank) | {"trace": self.trace(rank)}
+
+
+def _result(path: Path) -> RankResult:
+    """A result.json, in the folder of its own rank."""
+    result = built(RankResult, load_object(path), path)
+    if path.parent.name != f"rank-{result.rank}" or len(result.shares) != result.rank:
+        raise damaged(path, f"is of rank {result.rank}, with {len(result.shares)} shares")
+    return result
 
 
 def _locks(handle: int) -> bool:
@@ -215,30 +274,35 @@ def _locks(handle: int) -> bool:
     return True
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """Put a file in place whole, or not at all."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(beside, path)
+def _exchange(place: Path, new: Path, old: Path) -> None:
+    """Put a folder in the place of another, which comes back where that fails."""
+    if place.exists():
+        place.rename(old)
+    try:
+        new.rename(place)
+    except OSError:
+        if old.exists():
+            old.rename(place)
+        raise
 
 
 def write_arrays(path: Path, **arrays: np.ndarray) -> None:
-    """The same for arrays."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
-    write(path, buffer.getvalue())
+    """An .npz file, whole or not at all."""
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def dump(value: Any) -> str:
     """JSON that every reader takes: null for what is not a number, or is infinite."""
-    return json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same with None for numbers that are none, or infinite."""
     if isinstance(value, Mapping):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -252,14 +316,3 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def _text(number: float) -> str:
     return f"{number:.8g}"
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}); make the run anew") from error
-
-
-def _tuples(options: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}

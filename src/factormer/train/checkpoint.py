@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from factormer.files import check_place, parsed, replacing, unwritten, write
+
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:
     """Write beside the old file, then replace it: no kill or full disk can damage that one."""
-    temporary = path.with_suffix(".part")
-    with temporary.open("wb") as file:
+    with replacing(path) as file:
         torch.save(dict(contents), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
@@ -40,15 +37,20 @@ class MetricsLog:
         self.path = path
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if _step(line) <= resume_at]
-        path.write_text("".join(line + "\n" for line in kept))
+        write(path, "".join(line + "\n" for line in kept))
 
     def write(self, **values: Any) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(values) + "\n")
+        check_place(self.path)
+        try:
+            with self.path.open("a") as file:
+                file.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise unwritten(self.path, error) from error
 
 
 def _step(line: str) -> int | float:
     try:
-        return json.loads(line)["step"]
-    except (json.JSONDecodeError, KeyError, TypeError):
+        step = parsed(line)["step"]
+        return step if isinstance(step, int | float) else float("inf")
+    except (ValueError, KeyError, TypeError):
         return float("inf")  # a line cut short by a kill

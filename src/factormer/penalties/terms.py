@@ -1,0 +1,235 @@
+"""What can be asked of a factor besides a good fit, and the proximal steps that grant it.
+
+A penalty is a value object. Shapes: n rows, r components, *b batch axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+X_ = Float[Tensor, "*b n r"]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """λ·p(X), or a set that X has to be in; p of a set is zero. `degree` is that of p.
+
+    `order` is the place of its proximal step among others: each is the exact step of their sum.
+    """
+
+    order: ClassVar[int | None] = None  # None: quadratic, part of the normal equations
+    degree: ClassVar[int] = 0
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return X.new_zeros(X.shape[:-2])
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        """The Z that minimises ½‖Z − X‖² + t·value(Z)."""
+        return X
+
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Penalty:
+        """The penalty q with q(X) = self(cᵖ X) / c^β: that on the factor of V / c."""
+        if not self.degree:
+            return self
+        weight = float(self.weight * np.float64(c) ** (self.degree * p - beta))  # pyright: ignore
+        if not math.isfinite(weight):
+            raise ValueError(f"{self} is too large beside V of mean {c:g}: divide V by its mean")
+        return replace(self, weight=weight)  # pyright: ignore
+
+
+def _require(penalty: Any, name: str, fits: Callable[[float], bool], what: str) -> None:
+    value = getattr(penalty, name)
+    try:
+        if isinstance(value, Real) and fits(float(value)):
+            return
+    except OverflowError:  # a whole number beyond all floats
+        pass
+    raise ValueError(f"{type(penalty).__name__} has {name} {value!r:.40}; it must be {what}")
+
+
+def _check_weight(penalty: Any) -> None:
+    _require(penalty, "weight", lambda x: 0 <= x < math.inf, "at least 0, and finite")
+
+
+@dataclass(frozen=True)
+class L1(Penalty):
+    """weight·Σ|X|: sparse factors."""
+
+    weight: Any
+    order: ClassVar[int | None] = 0
+    degree: ClassVar[int] = 1
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight * X.abs().sum(dim=(-2, -1))
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        return X.sign() * (X.abs() - self.weight * t).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class L2(Penalty):
+    """½·weight·‖X‖²: small factors."""
+
+    weight: Any
+    degree: ClassVar[int] = 2
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight / 2 * X.square().sum(dim=(-2, -1))
+
+
+@dataclass(frozen=True)
+class Smooth(Penalty):
+    """½·weight·Σᵢ‖Xᵢ₊₁ − Xᵢ‖²: rows change slowly from one to the next."""
+
+    weight: Any
+    degree: ClassVar[int] = 2
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight / 2 * X.diff(dim=-2).square().sum(dim=(-2, -1))
+
+
+@dataclass(frozen=True)
+class Orthogonal(Penalty):
+    """weight·Σ_{c<k} ⟨X_c, X_k⟩: components that share few rows (soft; for X ≥ 0)."""
+
+    weight: Any
+    degree: ClassVar[int] = 2
+    __post_init__ = _check_weight
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        shared = X.sum(dim=-1).square().sum(dim=-1) - X.square().sum(dim=(-2, -1))
+        return self.weight / 2 * shared.clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Group(Penalty):
+    """weight·Σ‖Xᵢ‖ over the rows, or the columns (whole components are switched off)."""
+
+    weight: Any
+    by: Any = "columns"
+    order: ClassVar[int | None] = 2
+    degree: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check_weight(self)
+        _check_by(self.by, "Group")
+
+    @property
+    def _dim(self) -> int:
+        return -1 if self.by == "rows" else -2
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        return self.weight * X.norm(dim=self._dim).sum(dim=-1)
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        size = X.norm(dim=self._dim, keepdim=True).clamp(min=torch.finfo(X.dtype).tiny)
+        return X * (1 - self.weight * t / size).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Bounds(Penalty):
+    """low ≤ X ≤ high; low may be negative."""
+
+    low: Any = 0.0
+    high: Any = math.inf
+    order: ClassVar[int | None] = 1
+
+    def __post_init__(self) -> None:
+        _require(self, "low", lambda x: x < math.inf, "a number, or -inf")
+        _require(self, "high", lambda x: x > -math.inf, "a number, or inf")
+        if not self.low <= self.high:
+            raise ValueError(f"Bounds has low {self.low!r} above high {self.high!r}; swap them")
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        return X.clamp(self.low, self.high)
+
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Bounds:
+        return Bounds(self.low / c**p, self.high / c**p)
+
+
+@dataclass(frozen=True)
+class Free(Penalty):
+    """No bound at all: a factor of either sign (semi-NMF)."""
+
+    order: ClassVar[int | None] = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Penalty):
+    """Columns of X that are known, and stay: `columns` (n, k), in the places `at` (r,) marks."""
+
+    columns: Any
+    at: Any
+    order: ClassVar[int | None] = 3
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "at"):
+            try:
+                object.__setattr__(self, name, torch.as_tensor(getattr(self, name)))
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise ValueError(f"Fixed has {name} that are no array ({error})") from error
+        count = int(self.at.sum()) if self.at.dtype == torch.bool and self.at.dim() == 1 else -1
+        if self.columns.dim() != 2 or self.columns.shape[1] != count:
+            raise ValueError(
+                f"Fixed has columns of shape {tuple(self.columns.shape)} and marks {count} places; "
+                "columns is (n, k), and at has an entry for each component, true for k of them"
+            )
+
+        if not bool(self.columns.isfinite().all()):
+            raise ValueError("Fixed has columns that are NaN or infinite; all must be finite")
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        X = X.clone()
+        X[..., self.at.to(X.device)] = self.columns.to(X)
+        return X
+
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Fixed:
+        return Fixed(self.columns / c**p, self.at)
+
+
+@dataclass(frozen=True)
+class Simplex(Penalty):
+    """X ≥ 0, and each row (abundances), or each column, sums to `total`."""
+
+    total: Any = 1.0
+    by: Any = "rows"
+    order: ClassVar[int | None] = 1
+
+    def __post_init__(self) -> None:
+        _check_by(self.by, "Simplex")
+        _require(self, "total", lambda x: 0 < x < math.inf, "above 0, and finite")
+
+    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
+        return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
+
+    def _by_columns(self, X: X_) -> X_:
+        return onto_simplex(X.mT, self.total).mT
+
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Simplex:
+        return replace(self, total=self.total / c**p)
+
+
+def onto_simplex(X: X_, total: float) -> X_:
+    """The nearest rows that are nonnegative and sum to `total`, by sorting (Held et al., 1974)."""
+    ordered = X.sort(dim=-1, descending=True).values
+    excess = ordered.cumsum(dim=-1) - total
+    ranks = torch.arange(1, X.shape[-1] + 1, dtype=X.dtype, device=X.device)
+    count = (ordered - excess / ranks > 0).sum(dim=-1, keepdim=True).clamp(min=1)
+    return (X - excess.gather(-1, count - 1) / count).clamp(min=0)
+
+
+def _check_by(by: Any, name: str) -> None:
+    if not isinstance(by, str) or by not in ("rows", "columns"):
+        raise ValueError(f"{name} is by {by!r}; choose 'rows' or 'columns'")
