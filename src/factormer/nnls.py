@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.kernels import active_set, compiled
+from factormer.kernels import active_set, exact_rows
 from factormer.kernels.threads import share, threads
 from factormer.matrix import Dense, Matrix, Normal
 from factormer.solvers.hals import hals_nnls
@@ -87,8 +87,5 @@ class Coder:
 
 
 def _loops() -> Callable[..., int]:
-    if compiled() is None:
-        return active_set.solve_rows
-    from factormer.kernels import rows
-
-    return rows.solve_rows()
+    rows = exact_rows()
+    return active_set.solve_rows if rows is None else rows.solve_rows()
