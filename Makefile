@@ -13,12 +13,12 @@ BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: help setup demo test test-all test-foreign test-processors check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make .venv and install the package in it, with all that developers need
 
@@ -37,8 +37,15 @@ demo: $(INSTALLED) ## Factorize the digits beside scikit-learn, and draw the com
 test: $(INSTALLED) ## Run the tests, all but the slow ones
 	$(PYTEST) -n 2
 
-test-all: $(INSTALLED) ## Run all tests, the slow ones too
+test-all: $(INSTALLED) ## Run all tests, the slow ones too, and then as other processors would
 	$(PYTEST) -n 2 -m ""
+	tests/run_as_other_processors.sh
+
+test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has little in common with this one
+	tests/run_as_other_processors.sh combined
+
+test-processors: $(INSTALLED) ## Run all that compares numbers as one processor after another would
+	tests/run_as_other_processors.sh
 
 check: fmt-check lint types test ## All that must pass before a commit
 

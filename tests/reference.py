@@ -184,8 +184,10 @@ def newton_row(
     for _ in range(n_sweeps):
         for c in free:  # the others are zero, and should be
             slope, largest = g[c] + G[c] @ step, G.diagonal()[free].max()
-            move = -slope / G[c, c] if G[c, c] > 1e-12 * largest else -np.inf * (slope > 0)
-            step[c] = max(step[c] + (0 if np.isnan(move) else move), -x[c])
+            curved = G[c, c] > 1e-12 * largest  # else it is all but linear: nowhere but down
+            with np.errstate(divide="ignore", over="ignore"):
+                move = -slope / (G[c, c] if curved else 1e-12 * largest) if slope else 0.0
+            step[c] = max(step[c] + (move if curved else min(move, 0.0)), -x[c])
 
     def slope_at(t: float) -> float:
         fit = y + t * (B @ step) if beta == 2 else np.maximum(y + t * (B @ step), tiny)

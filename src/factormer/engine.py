@@ -45,6 +45,7 @@ from factormer.validate import (
 )
 
 
+@threads()  # all of it: torch's own threads, once started, would hang in a forked process
 def factorize(
     V: Any,
     rank: int,
@@ -168,7 +169,7 @@ def factorize(
                 f"accelerator is {accelerator!r}, which serves the plain squared error alone; with "
                 "another loss, unknown entries, weights, penalties or symmetry leave it out"
             )
-        with torch.no_grad(), threads():
+        with torch.no_grad():
             result = general.run(
                 special or Problem(matrix, rank),
                 init=init,
@@ -184,7 +185,7 @@ def factorize(
                 stride=stride,
             )
         return replace(result, as_given=like(V))
-    with torch.no_grad(), threads():
+    with torch.no_grad():
         problem, mean = Problem(matrix, rank).normalized()
         check_mean(mean)
         engine = presets.solver(solver, accelerator, problem)
@@ -226,6 +227,7 @@ def factorize(
     )
 
 
+@threads()
 def starting_point(
     V: Any,
     rank: int,
@@ -242,7 +244,7 @@ def starting_point(
     check_room(matrix, rank)
     problem, mean = Problem(matrix, rank).normalized()
     check_mean(mean)
-    with torch.no_grad(), threads():
+    with torch.no_grad():
         start = presets.initializer(init, problem.V, problem.rank)
         x = start(problem, _generator(as_seed(random_state))).scale(mean)
     return like(V)(x.W), like(V)(x.H)

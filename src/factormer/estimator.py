@@ -21,14 +21,7 @@ from factormer.factors import Factors
 from factormer.fitting import fit, make_plan, reconstruction_error, warn_where_it_matters
 from factormer.kernels.threads import threads
 from factormer.matrix import Dense, Matrix, Sparse, checked
-from factormer.options import (
-    Asked,
-    Known,
-    check_forgetting,
-    check_streamable,
-    loss_of,
-    rank_of,
-)
+from factormer.options import Asked, Known, check_forgetting, check_streamable, loss_of, rank_of
 from factormer.progress import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
 from factormer.reading import is_tensor, read, validated
 from factormer.solve import Result
@@ -187,12 +180,12 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self._fit(X, W, H, mask, weights, sigma)
 
     @with_callbacks
+    @threads()
     def _fit(
         self, X: Any, W: Any = None, H: Any = None,
         mask: Any = None, weights: Any = None, sigma: Any = None,
     ) -> Any:  # fmt: skip
-        with threads():
-            X, V = read(self, X, mask, weights, sigma, reset=True)
+        X, V = read(self, X, mask, weights, sigma, reset=True)
         plan = make_plan(self, V, W, H, getattr(self, "components_", None), self._seed())
         hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
         with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
@@ -225,6 +218,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return int(seed)  # which is used as it is: that is faster
         return int(check_random_state(seed).randint(2**31 - 1))
 
+    @threads()
     def transform(self, X: Any, mask: Any = None, weights: Any = None, sigma: Any = None) -> Any:
         """The W that fits X ≈ W @ components_ best, under the loss and what is asked of W.
 
@@ -245,6 +239,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         H = as_tensor(self.components_, name="components_", device=None).mT
         return coefficients(V, H.to(V.device, V.dtype), loss, on_w)[0]
 
+    @threads()
     def inverse_transform(self, X: Any) -> Any:
         """The data that coefficients X stand for, X @ components_."""
         check_is_fitted(self)
@@ -254,6 +249,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         H = H.cpu().numpy() if is_tensor(H) else H
         return checked(X, "X") @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
 
+    @threads()
     def partial_fit(self, X: Any, y: Any = None) -> NMF:
         """Go on learning from a batch of rows, which need not come again.
 

@@ -86,7 +86,7 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
             "When init!='custom', provided W or H are ignored. Set init='custom' to use them as "
             "initialization.",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         W = H = None
     rank = rank_of(options.n_components, n, H)
@@ -264,7 +264,7 @@ def warn_where_it_matters(V: Matrix, result: Result, plan: Plan) -> None:
         warnings.warn(
             "The fit was interrupted: the model is fitted with the best factors so far.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     if result.status is Status.MAX_ITER and plan.tol and _falling(V, result.trace):
         warnings.warn(
@@ -272,7 +272,7 @@ def warn_where_it_matters(V: Matrix, result: Result, plan: Plan) -> None:
             f"convergence: over the last ones the error fell by more than {100 * _VISIBLE:g} % of "
             "the data.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
 
 

@@ -18,7 +18,6 @@ from factormer.accelerate.her import HER
 from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.factors import Factors
 from factormer.initialize import Given, Initializer
-from factormer.kernels import newton_rows
 from factormer.kernels.threads import threads
 from factormer.losses import Beta
 from factormer.matrix import Dense, Matrix, Observed
@@ -43,7 +42,7 @@ from factormer.solve import (
 from factormer.solvers.base import Solver
 from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.solvers.newton import Newton, is_plain_kullback
+from factormer.solvers.newton import Newton, can_step, is_plain_kullback
 from factormer.solvers.proximal import ProximalADMM
 from factormer.solvers.symmetric import Symmetric
 from factormer.trace import Row, Trace
@@ -91,7 +90,7 @@ def solver(name: str, problem: Objective) -> Solver[Any]:
         raise ValueError(
             f"solver is {name!r}, which takes L1 and L2 alone as penalties; use 'ao-admm'"
         )
-    if name == "newton" and newton_rows() is None:
+    if name == "newton" and not can_step(problem):
         raise ValueError("solver='newton' needs numba: pip install numba, or use solver='mu'")
     if name == "newton" and is_plain_kullback(problem) and len(problem.V.shape) == 2:
         small = float(problem.V.work()) <= _SMALL
@@ -110,7 +109,7 @@ def _auto_solver(problem: Objective) -> str:
     if problem.divergence.beta == 2 and not isinstance(V, Observed):
         return "hals"
     one = len(V.shape) == 2 and V.device.type == "cpu"
-    return "newton" if one and newton_rows() is not None else "mu-extrapolated"
+    return "newton" if one and can_step(problem) else "mu-extrapolated"
 
 
 def symmetric(name: str, V: Matrix) -> Solver[Any]:

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.factors import Factors, every
@@ -18,6 +18,7 @@ from factormer.solvers.hals import HALS
 
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
 _FEW_ROWS = 512  # that tell where a rotation should go at first
+_TIED = 1e-6  # beside the largest: an entry that is zero, or two numbers that are equal
 _EXACT = 200  # sides up to which all singular vectors are cheap
 _GPU_STACK = 2**15  # matrices that it decomposes in one go
 _PROPORTION = 1e6  # how much larger than V, or smaller, a given start may be
@@ -127,6 +128,7 @@ def _nearest_pair(A: np.ndarray, B: np.ndarray) -> tuple[int, int]:
     area = (np.outer(a, a) - A * A) * (np.outer(b, b) - B * B)  # their product
     root = np.sqrt(np.maximum(trace * trace - 4 * area, 0))
     second = area / np.maximum(trace + root, np.finfo(float).tiny)
+    second[second <= 1e-12 * trace] = 0  # of rank 1, up to rounding: then the first of them
     second[np.tril_indices(len(A))] = np.inf
     first, other = divmod(int(second.argmin()), len(A))
     return first, other
@@ -216,7 +218,8 @@ def rotations(
     R = _turned(X[..., :_FEW_ROWS, :], torch.linalg.qr(chance).Q, n_steps // 2)
     R = _turned(X, R, n_steps - n_steps // 2)
     negative = (X @ R).clamp(max=0).square().sum(dim=(-2, -1))  # (n_tries, *b)
-    order = negative.argsort(dim=0)[..., None, None].expand(R.shape)
+    share = negative / X.square().sum(dim=(-2, -1)).clamp(min=torch.finfo(X.dtype).tiny)
+    order = share.round(decimals=5).argsort(dim=0, stable=True)[..., None, None].expand(R.shape)
     R = R.gather(0, order).to(given)
     return 1.5 * R - 0.5 * R @ (R.mT @ R)
 
@@ -261,13 +264,33 @@ def truncated_svd(
     """Leading k = min(rank, m, n) singular triplets (U, S, Z) with V ≈ U diag(S) Zᵀ.
 
     Exact for small matrices and stacks, and of what is left of V after a sketch for large ones.
+    Nothing in it is chosen by rounding, which differs from processor to processor: signs are those
+    of `leans`, and triplets that are rounding beside the first are zero.
     """
     k = min(rank, *V.shape[-2:])
     if isinstance(V, LowRank):
-        return lowrank_svd(V, k)
-    if len(V.shape) == 2 and min(V.shape) > _EXACT:
-        return lowrank_svd(sketch(V, k + OVERSAMPLING, rng), k)
-    return gram_svd(V, k)
+        U, S, Z = lowrank_svd(V, k)
+    elif len(V.shape) == 2 and min(V.shape) > _EXACT:
+        U, S, Z = lowrank_svd(sketch(V, k + OVERSAMPLING, rng), k)
+    else:
+        U, S, Z = gram_svd(V, k)
+    sign = torch.where(leans(U, Z), 1.0, -1.0).to(S) * (S > 0)
+    return U * sign[..., None, :], S, Z * sign[..., None, :]
+
+
+def leans(U: Float[Tensor, "*b m k"], Z: Float[Tensor, "*b n k"]) -> Bool[Tensor, "*b k"]:
+    """Whether the pairs (u, z) have the larger part of u zᵀ in u₊z₊ᵀ, and not in u₋z₋ᵀ.
+
+    Where these are equal, up to rounding: whether the first of u's largest entries is positive.
+    """
+    plus, minus = (
+        (s * U).clamp(min=0).norm(dim=-2) * (s * Z).clamp(min=0).norm(dim=-2) for s in (1, -1)
+    )
+    sizes = U.abs()
+    first = (sizes >= (1 - _TIED) * sizes.amax(dim=-2, keepdim=True)).to(torch.uint8).argmax(dim=-2)
+    leading = U.gather(-2, first[..., None, :]).squeeze(-2)
+    tied = (plus - minus).abs() <= _TIED * (plus + minus)
+    return torch.where(tied, leading > 0, plus > minus)
 
 
 def lowrank_svd(
@@ -276,6 +299,7 @@ def lowrank_svd(
     """The leading k singular triplets of U Zᵀ, from the triangular factors of U and Z."""
     (Q_U, R_U), (Q_Z, R_Z) = _qr(V.U), _qr(V.Z)
     A, S, Bt = torch.linalg.svd(R_U @ R_Z.mT)
+    S = torch.where(len(S) * torch.finfo(S.dtype).eps * S[:1] < S, S, 0)
     return Q_U @ A[:, :k], S[:k], Q_Z @ Bt[:k].mT
 
 
@@ -302,7 +326,8 @@ def gram_svd(
     (_, entries), *_ = V.blocks(None)
     entries = entries.double()
     eigenvalues, Z = _eigh(entries.mT @ entries)  # ascending
-    S = eigenvalues[..., -k:].flip(-1).clamp(min=0).sqrt()
+    noise = V.shape[-1] * torch.finfo(torch.float64).eps * eigenvalues[..., -1:]
+    S = torch.where(eigenvalues > noise, eigenvalues, 0)[..., -k:].flip(-1).sqrt()
     Z = Z[..., -k:].flip(-1)
     U = torch.nan_to_num(entries @ Z / S[..., None, :], nan=0.0, posinf=0.0, neginf=0.0)
     return U.to(V.dtype), S.to(V.dtype), Z.to(V.dtype)
@@ -322,17 +347,15 @@ def nndsvd(
 ) -> Factors:
     """Keep of each singular pair (u, z) its larger nonnegative part, u₊z₊ᵀ or u₋z₋ᵀ.
 
-    The leading pair is nonnegative up to sign (Perron–Frobenius), and kept whole.
+    The leading pair is nonnegative up to sign (Perron–Frobenius), and kept whole. Entries that are
+    rounding beside the largest of their component are zero, as in scikit-learn.
     """
-    plus, minus = (U.clamp(min=0), Z.clamp(min=0)), (U.neg().clamp(min=0), Z.neg().clamp(min=0))
-    (a_u, a_z), (b_u, b_z) = ([F.norm(dim=-2) for F in pair] for pair in (plus, minus))
-    keep_plus = a_u * a_z >= b_u * b_z  # (*b, k)
-    u, z = (torch.where(keep_plus[..., None, :], p, q) for p, q in zip(plus, minus, strict=True))
-    norm_u = torch.where(keep_plus, a_u, b_u)
-    norm_z = torch.where(keep_plus, a_z, b_z)
+    sign = torch.where(leans(U, Z), 1, -1)[..., None, :]
+    u, z = ((sign * F).clamp(min=0) for F in (U, Z))
+    norm_u, norm_z = u.norm(dim=-2), z.norm(dim=-2)  # (*b, k)
     share = (S * norm_u * norm_z).sqrt()
     tiny = torch.finfo(U.dtype).tiny
     W = u * (share / norm_u.clamp(min=tiny))[..., None, :]
     H = z * (share / norm_z.clamp(min=tiny))[..., None, :]
     W[..., 0], H[..., 0] = (S[..., :1].sqrt() * F[..., 0].abs() for F in (U, Z))
-    return Factors(W, H)
+    return Factors(*(torch.where(_TIED * F.amax(dim=-2, keepdim=True) < F, F, 0) for F in (W, H)))

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.kernels import active_set, compiled
+from factormer.kernels import active_set, exact_rows
 from factormer.kernels.threads import share, threads
 from factormer.matrix import Dense, Matrix, Normal
 from factormer.solvers.hals import hals_nnls
@@ -141,8 +141,5 @@ class Coder:
 
 def _solver(name: str) -> Callable[..., Any]:
     """The loops of that name, compiled where that can be."""
-    if compiled() is None:
-        return getattr(active_set, name)
-    from factormer.kernels import rows
-
-    return getattr(rows, name)()
+    rows = exact_rows(name)
+    return getattr(active_set, name) if rows is None else getattr(rows, name)()

@@ -51,7 +51,7 @@ def warn_of_zeros(solver: Any, init: Any) -> None:
             "initialization, and so leads to poorer results when used jointly with init='nndsvd'. "
             "You may try init='nndsvda' or init='nndsvdar' instead.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=7,
         )
 
 

@@ -13,6 +13,8 @@ from factormer.matrix import Matrix
 from factormer.problem import Problem
 from factormer.solvers.hals import hals_nnls
 
+_TIED = 1e-6  # beside the largest: rows that are equally far from those chosen
+
 
 @dataclass(frozen=True)
 class Separable:
@@ -54,16 +56,18 @@ def anchors(V: Matrix, r: int) -> Int[Tensor, " r"]:
     scale = torch.where(sums > 0, 1 / sums.clamp(min=torch.finfo(V.dtype).tiny), 0)
     left = torch.cat([v.square().sum(dim=1) for _, v in V.blocks(max(1, 2**20 // n))])
     left = left * scale.square()
+    noise = 1e3 * torch.finfo(V.dtype).eps * left
     chosen, basis = [], torch.zeros(n, 0, dtype=V.dtype, device=V.device)
     for _ in range(r):
-        i = int(left.argmax())
+        i = int((left >= (1 - _TIED) * left.amax()).to(torch.uint8).argmax())  # the first of equals
         chosen.append(i)
         row = rows_of(V, torch.tensor([i], device=V.device)).squeeze(0) * scale[i]
         row = row - basis @ (basis.mT @ row)
         row = row - basis @ (basis.mT @ row)  # twice is enough
         q = row / row.norm().clamp(min=torch.finfo(V.dtype).tiny)
         basis = torch.cat([basis, q[:, None]], dim=1)
-        left = (left - (scale * (V @ q[:, None]).squeeze(1)).square()).clamp(min=0)
+        left = left - (scale * (V @ q[:, None]).squeeze(1)).square()
+        left = torch.where(left > noise, left, 0)
         left[i] = -1
     return torch.tensor(chosen, device=V.device)
 

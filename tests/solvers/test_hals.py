@@ -64,7 +64,7 @@ def test_without_a_kernel_torch_does_the_work(rng, monkeypatch):
     normal, _, _ = normal_of(rng, 8, 9, 3)
     H = draw(rng, 9, 3)
     compiled = hals_nnls(normal, H, n_sweeps=torch.tensor(2))
-    monkeypatch.setattr("factormer.solvers.hals.compiled", lambda: None)
+    monkeypatch.setattr("factormer.solvers.hals.compiled", lambda *_: None)
     torch.testing.assert_close(hals_nnls(normal, H, n_sweeps=torch.tensor(2)), compiled)
 
 

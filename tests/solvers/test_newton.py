@@ -197,3 +197,16 @@ def test_what_it_cannot_do_gets_a_sentence(rng):
         Newton().init(Objective(Dense(V), 2, Beta(1.0), on_w=Penalties.of(Simplex())), x)
     with pytest.raises(ValueError, match="one matrix on a CPU"):
         Newton().init(Objective(Dense(V[None]), 2, Beta(1.0)), x)
+
+
+@torch.no_grad()
+@each_beta
+@pytest.mark.parametrize("above", [1e-3, -1e-3])
+def test_the_sign_of_next_to_nothing_does_not_decide(beta, above, rng):
+    """A component that nothing is made of stays, whichever way rounding would have it go."""
+    W = torch.cat([torch.full((6, 1), 1e-30, dtype=torch.float64), draw(rng, 6, 1)], dim=1)
+    H = torch.tensor([[0.2, 0.7], [0.3, 0.4]]).double()
+    V = (1 + above) * W[:, 1:] @ H[:, 1:].mT
+    for data in (Dense(V), Observed(Dense(V), torch.full_like(V, 0.5))):
+        found, _ = Newton().half_step(Objective(data, 2, Beta(beta)), W, H)
+        torch.testing.assert_close(found[:, 0], H[:, 0])

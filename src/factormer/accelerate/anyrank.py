@@ -83,7 +83,7 @@ class AnyRank:
             sums, numbers = (torch.stack(list(part)) for part in (moves, progress))
             nodes, edges, steps = fused.look(sums, gram, numbers)
             return fused.choose(self.model.listen(nodes, edges), steps, numbers, self.patience)
-        compiled = kernels.any_rank() if _is_plain(gram) else None
+        compiled = kernels.any_rank("mix") if _is_plain(gram) else None
         if compiled is None:
             trusted = memory.strikes < self.patience
             mixing = torch.stack(list(self.model(moves, gram, progress)))

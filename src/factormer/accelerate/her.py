@@ -47,7 +47,7 @@ class HER(Restarted):
         None are made where the problem is not small, or not one matrix on a CPU, or where numba is
         absent; fewer where the error is so small that it has to be computed from V itself.
         """
-        loops, run = kernels.compiled(), _Run.of(problem, state, self.accelerator)
+        loops, run = kernels.compiled("extrapolated"), _Run.of(problem, state, self.accelerator)
         if loops is None or run is None:
             return state, torch.empty(0)
         errors = np.empty(n_iter)
@@ -66,7 +66,8 @@ class LearnedHER(Restarted):
         self, problem: Problem, state: Resumable, n_iter: int
     ) -> tuple[Resumable, Float[Tensor, " n"]]:
         """As `HER.leap`."""
-        compiled, run = kernels.any_rank(), _Run.of(problem, state, self.accelerator.momentum)
+        compiled = kernels.any_rank("iterations")
+        run = _Run.of(problem, state, self.accelerator.momentum)
         if compiled is None or run is None:
             return state, torch.empty(0)
         errors = np.empty(n_iter)
@@ -135,7 +136,7 @@ class _Run(NamedTuple):
         sweeps: tuple[int, int],
         rates: Extrapolation,
     ) -> _Run | None:
-        if (loops := kernels.compiled()) is None:
+        if (loops := kernels.compiled("parts")) is None:
             return None
         growth = (rates.eta, rates.gamma, rates.gamma_bound)
         digits = (RESOLVED[torch.float64], FLAT[torch.float64])
@@ -153,7 +154,7 @@ class _Run(NamedTuple):
     def points(self) -> tuple[Any, ...]:
         """Parts, V, the points and room for new ones, in the order of `kernels.loops`."""
         V, r, empty = self.problem.V, self.problem.rank, np.empty((0, 0))
-        loops = kernels.compiled()
+        loops = kernels.compiled("parts")
         assert isinstance(V, Dense | LowRank)
         assert loops is not None
         (*U, right), (*Z, right_T) = V.chain

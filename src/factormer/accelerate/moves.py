@@ -33,10 +33,11 @@ class Track(NamedTuple):
         """The inner products in the order of `Pooled`; rows that pad a stack do not count."""
         if real is None and (fused := kernels.fused(self.X)):
             return fused.gather(*self[:3], *self.moves)
-        compiled = kernels.any_rank() if real is None and self._is_plain else None
+        dtype, plain = kernels.real(self.X.dtype), real is None and self._is_plain
+        compiled = kernels.any_rank("gather", dtype) if plain else None
         if compiled is None:
             return products(self, real)
-        (n, r), dtype = self.X.shape, _dtype(self.X)
+        n, r = self.X.shape
         sums, kernel = np.empty((compiled.N_PRODUCTS, r)), compiled.gather(dtype)
         arrays = [_by_components(F) for F in (*self[:3], *self.moves)]
         share(lambda a, b: kernel(*arrays, 0, n, sums, a, b), r, work=10 * n * r)
@@ -52,12 +53,13 @@ class Track(NamedTuple):
         if fused := kernels.fused(self.X):
             y, *moves = fused.combine(amounts, moved, *self[:3], *self.moves)
             return y, Moves(*moves)
-        compiled = kernels.any_rank() if self._is_plain else None
+        dtype = kernels.real(self.X.dtype)
+        compiled = kernels.any_rank("combine", dtype) if self._is_plain else None
         if compiled is None:
             return proposal(self, amounts, moved)
         if not moved:
             return self.X, self.moves
-        (n, r), dtype = self.X.shape, _dtype(self.X)
+        n, r = self.X.shape
         given = [_by_components(F) for F in (*self[:3], self.moves.P)]
         made, kernel = [np.empty((r, n), dtype) for _ in range(3)], compiled.combine(dtype)
         weights = amounts.contiguous().numpy()
@@ -104,7 +106,3 @@ def proposal(
 
 def _by_components(F: Float[Tensor, "n r"]) -> np.ndarray:
     return F.mT.contiguous().numpy()
-
-
-def _dtype(F: Tensor) -> np.dtype:
-    return np.dtype(np.float32 if F.dtype == torch.float32 else np.float64)

@@ -35,7 +35,7 @@ class ExtrapolatedNewton(Restarted):
 
         None are made but under Kullback–Leibler, on one small dense matrix on a CPU.
         """
-        loops = kernels.kullback_rows()
+        loops = kernels.kullback_rows("iterations")
         if loops is None or not self._can(problem):
             return state, torch.empty(0)
         assert isinstance(problem, Objective)

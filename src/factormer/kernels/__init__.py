@@ -1,32 +1,49 @@
 """Compiled versions of hot loops, each with a slow twin in torch that its docstring names.
 
-Each is a module that is imported when it is first needed, since that may compile, and None where
-numba, or on a GPU triton, is absent or may not compile: then the slow twins do the work.
+Each is a module that is imported when it is first needed, since that may compile. It is asked for
+with the function of it that is wanted, and is None where that cannot be had, for whatever reason:
+numba, or on a GPU triton, is absent, too old, too new, or may not compile. Then the slow twins do
+the work, and a line of the log says so.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+_log = logging.getLogger(__name__)
+_said: set[str] = set()
+_SLOW = (
+    "No compiled code (%s): the same is computed in torch, more slowly. To have it, mend the "
+    "installation of numba, or on a GPU that of triton."
+)
 
 # Of a kernel on a GPU: its programs have r×r numbers at hand, the second axis of its grid is the
 # stack, and it counts entries in 32 bits.
 _MAX_RANK, _MAX_STACK, _MAX_ENTRIES = 128, 2**16 - 1, 2**30
 
 
-def compiled() -> ModuleType | None:
+def compiled(*wanted: Any) -> ModuleType | None:
     """Sweeps of HALS, and its iterations as a whole."""
-    return _loaded("loops")
+    return _loaded("loops", *wanted)
 
 
-def any_rank() -> ModuleType | None:
+def any_rank(*wanted: Any) -> ModuleType | None:
     """The any-rank accelerator."""
-    return _loaded("network")
+    return _loaded("network", *wanted)
+
+
+def exact_rows(*wanted: Any) -> ModuleType | None:
+    """Nonnegative least squares, row by row."""
+    return _loaded("rows", *wanted)
 
 
 def fused(X: Tensor) -> ModuleType | None:
@@ -47,19 +64,39 @@ def _fuses(X: Tensor) -> bool:
     return r <= _MAX_RANK and math.prod(stack) <= _MAX_STACK and X.numel() <= _MAX_ENTRIES
 
 
-def newton_rows() -> ModuleType | None:
+def newton_rows(*wanted: Any) -> ModuleType | None:
     """Newton steps for other losses."""
-    return _loaded("divergence")
+    return _loaded("divergence", *wanted)
 
 
-def kullback_rows() -> ModuleType | None:
+def kullback_rows(*wanted: Any) -> ModuleType | None:
     """Newton steps for dense data under Kullback–Leibler, and its iterations as a whole."""
-    return _loaded("kullback")
+    return _loaded("kullback", *wanted)
+
+
+def real(dtype: torch.dtype) -> np.dtype:
+    """Numpy's name for float32, or float64."""
+    return np.dtype(np.float32 if dtype == torch.float32 else np.float64)
 
 
 @cache
-def _loaded(name: str) -> ModuleType | None:
+def _loaded(name: str, make: str | None = None, *arguments: Any) -> ModuleType | None:
+    """The module, in which make(*arguments) has compiled what is wanted; None where that fails."""
     try:
-        return import_module(f"factormer.kernels.{name}")
-    except ImportError:
+        module = import_module(f"factormer.kernels.{name}")
+        if make is not None:
+            getattr(module, make)(*arguments)
+    except Exception as error:  # whatever it is: the twins need nothing of it
+        say_once(_SLOW, error)
         return None
+    return module
+
+
+def say_once(sentence: str, error: Exception) -> None:
+    """Log a sentence, in which %s stands for the reason, unless that was done before.
+
+    Not a warning: those who make errors of warnings would not get their factors.
+    """
+    if sentence not in _said:
+        _said.add(sentence)
+        _log.warning(sentence, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")

@@ -6,6 +6,7 @@ references (no memory is allocated within), and others call it by its address: n
 a copy into every caller, and compile that again. Other processes take what the first one compiled
 from the disk, but never a function that closes over another compiled one: so what a function calls
 without an address is a global of its module. Imported where numba is present, and may compile.
+Where nothing can be kept on the disk, every process compiles for itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ import numba
 from numba import types
 from numba.core import cgutils, config
 from numba.core.caching import FunctionCache
+from numba.core.cpu import CPUTargetOptions
 from numba.extending import intrinsic
+
+from factormer.kernels import say_once
+
+_UNKEPT = (
+    "Compiled code is not kept on the disk (%s), so that every process compiles it for itself, in "
+    "some seconds. To have it kept, let NUMBA_CACHE_DIR name a folder that can be written to."
+)
 
 if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
     raise ImportError("NUMBA_DISABLE_JIT is set: nothing is compiled")
@@ -40,6 +49,7 @@ class Cache(FunctionCache):
 
     Numba looks at a function's own file alone. But code has copies within it of what it calls from
     other files, and the signatures of what it calls by address: with older ones it would crash.
+    What goes wrong with the disk is compiled for, but never raised.
     """
 
     package = stamp(Path(__file__).parent)
@@ -47,6 +57,20 @@ class Cache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file._source_stamp = (self._cache_file._source_stamp, self.package)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What is on the disk; None where nothing is that can be read."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:
+            return say_once(_UNKEPT, error)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write to the disk, if it lets us."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            say_once(_UNKEPT, error)
 
 
 def once(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,6 +96,10 @@ def once(make: Callable[..., Any]) -> Callable[..., Any]:
     return get
 
 
+# Without counting references, where numba knows the option: it is not one for everybody.
+_UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+
+
 def jit(
     signature: Any = None, *, inner: bool = False, inline: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -88,13 +116,16 @@ def jit(
         no_cpython_wrapper=inner,
         inline="always" if inline else "never",
         no_rewrites=True,
-        _nrt=False,
+        **_UNCOUNTED,
     )
 
     def build(function: Callable[..., Any]) -> Any:
         plain = inspect.unwrap(function)
         compiled = decorate(plain)
-        compiled._cache = Cache(plain)
+        try:
+            compiled._cache = Cache(plain)
+        except Exception as error:  # no folder to write to, or a numba that does it otherwise
+            say_once(_UNKEPT, error)
         if signature is not None:
             compiled.compile(signature)
             compiled.disable_compile()

@@ -188,8 +188,9 @@ def _descend(n_sweeps, G, g, x, step, at, r):
         for c in range(r):
             if G[c, c] > flat * largest:
                 move = max(-g[c] / G[c, c], -x[at[c]] - step[at[c]])
-            else:  # no curvature: down to zero where that descends, else nowhere
-                move = -x[at[c]] - step[at[c]] if g[c] > zero else zero
+            else:  # no curvature: toward zero where that descends, else nowhere; not by rounding
+                least = -x[at[c]] - step[at[c]]
+                move = max(-g[c] / (flat * largest), least) if g[c] > zero else zero
             if move != zero:
                 step[at[c]] += move
                 for e in range(r):

@@ -145,7 +145,7 @@ def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
         )
         for j in range(lanes):
             bent = G_cc[j] > flat * move[j] and (x_c[j] > zero or g_c[j] < zero)
-            inverse_c[j] = one / G_cc[j] if bent else zero
+            inverse_c[j] = one / G_cc[j] if bent else -one / (flat * move[j])
     step[:] = zero
     for _ in range(n_sweeps):
         for c in range(r):
@@ -153,10 +153,11 @@ def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
                 continue
             g_c, x_c, step_c = _line(g, c), _line(x, c), _line(step, c)
             inverse_c = _line(inverse, c)
-            for j in range(lanes):  # without curvature down to zero, where that descends
+            for j in range(lanes):  # without curvature (< 0) toward zero, where that descends
                 least = -x_c[j] - step_c[j]
                 newton = max(-g_c[j] * inverse_c[j], least)
-                move[j] = newton if inverse_c[j] > zero else (least if g_c[j] > zero else zero)
+                down = max(g_c[j] * inverse_c[j], least) if g_c[j] > zero else zero
+                move[j] = newton if inverse_c[j] > zero else down
             for j in range(lanes):
                 step_c[j] += move[j]
             for e in range(r):

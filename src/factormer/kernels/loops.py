@@ -120,6 +120,7 @@ def _scaling() -> Callable[..., None]:
 @once
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
+    _scaling()  # whoever sweeps scales before
     return jit(_sweeps_of(dtype))(_sweeps)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.kernels import compiled
+from factormer.kernels import compiled, real
 from factormer.kernels.threads import share
 from factormer.matrix import Matrix, Normal, n_rows
 from factormer.problem import Problem
@@ -47,15 +47,16 @@ def hals_nnls(
     Compiled for one matrix on a CPU, in float64 where that costs little; in torch for stacks, GPUs
     and gradients.
     """
-    loops = compiled() if _is_plain(H) else None
+    plain = _is_plain(H)
+    work = H.numel() * H.shape[-1] * int(n_sweeps) if plain else 0
+    dtype = H.dtype if work >= _HEAVY else torch.float64
+    loops = compiled("sweeps", real(dtype)) if plain else None
     if loops is None:
         H = H.clamp(min=0)
         for done in range(int(n_sweeps.max())):
             H = torch.where((done < n_sweeps)[..., None, None], sweep(normal, H), H)
         return H
-    (n, r), count = H.shape, int(n_sweeps)
-    work = n * r * r * count
-    dtype = H.dtype if work >= _HEAVY else torch.float64
+    n, count = len(H), int(n_sweeps)
     g = loops.scaled(normal.WtW.to(dtype).numpy(), FLAT[H.dtype])
     result = torch.empty_like(H, dtype=dtype)
     Ft, Xt, out = (F.to(dtype).mT.numpy() for F in (normal.VtW, H, result))

@@ -74,7 +74,7 @@ class Newton:
         wants_loss: bool = True,
     ) -> tuple[Float[Tensor, "n r"], float]:
         """The new H, and the objective with it, but for the penalty on W."""
-        if kernels.newton_rows() is None:
+        if not can_step(problem):
             raise ImportError("Newton steps need numba: pip install numba")
         if is_plain_kullback(problem):
             value = 0.0
@@ -131,6 +131,14 @@ class Newton:
         work = (len(W) * n if fill else len(at.values)) * r * r // 2
         share(some, len(cuts) - 1, work=work)
         return torch.from_numpy(out), float(losses.sum())
+
+
+def can_step(problem: Objective) -> bool:
+    """Whether Newton steps can be compiled for such data."""
+    dtype = kernels.real(problem.V.dtype)
+    plain = is_plain_kullback(problem)
+    made = kernels.kullback_rows("rows", dtype) if plain else kernels.newton_rows("newton", dtype)
+    return made is not None
 
 
 class _Room(NamedTuple):

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Run the laws, and whatever else compares numbers, as other processors would compute them.
+# With the argument "combined": once, under the one setting that differs most; what CI does.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+CODE=$(mktemp -d) # compiled for another processor: none of it is kept
+trap 'rm -rf "$CODE"' EXIT
+COMBINED="ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=generic"
+LAWS="tests/laws"
+NUMBERS="tests/nn tests/solvers tests/accelerate tests/kernels tests/matrix tests/test_initialize.py
+  tests/test_nnls.py tests/test_general.py tests/test_engine.py tests/test_estimator.py tests/test_canonical.py"
+
+under() { # SETTING THREADS TEST…
+  local setting=$1 threads=$2
+  shift 2
+  echo "== $setting, $threads thread(s)"
+  env $setting NUMBA_CACHE_DIR="$CODE" OMP_NUM_THREADS="$threads" \
+    .venv/bin/python -m pytest -n $((3 - threads)) -q "$@"
+}
+
+if [ "${1:-all}" = combined ]; then
+  under "$COMBINED" 1 $LAWS
+  exit
+fi
+for setting in ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE \
+  OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=Prescott NUMBA_CPU_NAME=generic; do
+  under "$setting" 1 $LAWS $NUMBERS
+done
+under "$COMBINED" 1 $LAWS $NUMBERS
+under "$COMBINED" 2 $LAWS $NUMBERS
