@@ -1,0 +1,107 @@
+"""Workers with a cap on time and memory: one that crashes or hangs costs one input, and says so."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import resource
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Task = Callable[[Any], Any]
+START = 300.0  # seconds that a new process may take to import what it needs
+_spawn = multiprocessing.get_context("spawn")
+
+
+class Worker:
+    """A process that answers one question after another, and is replaced where it does not."""
+
+    def __init__(self, task: Task, *, cap: float, memory: float = 6.0) -> None:
+        self.task, self.cap, self.memory = task, cap, memory
+        self._process: Any = None
+        self._log = Path(tempfile.mkdtemp(prefix="fuzz-")) / "stderr"
+
+    def ask(self, question: Any) -> Any:
+        """The answer, or {"verdict": "failed", …} where the process ended or took too long.
+
+        One that took too long is asked again, in a new process: it may have compiled for long, or
+        have waited for others.
+        """
+        answer = self._ask(question)
+        if isinstance(answer, dict) and answer.get("claim") == "every_input_ends":
+            answer = self._ask(question)
+        return answer
+
+    def _ask(self, question: Any) -> Any:
+        if self._process is None:
+            self._start()
+        try:
+            self._ours.send(question)
+            if not self._ours.poll(self.cap):
+                where = self._interrupt()
+                return _failed("every_input_ends", f"more than {self.cap:g} s, in {where}")
+            return self._ours.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join(10)
+            code = self._process.exitcode
+            self.stop()
+            name = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
+            return _failed("no_input_crashes", f"{name}, in {self._where()}")
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+    def _start(self) -> None:
+        self._log.write_text("")
+        self._ours, theirs = _spawn.Pipe()
+        arguments = (theirs, self.task, str(self._log), self.memory)
+        self._process = _spawn.Process(target=serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        if not self._ours.poll(START) or self._ours.recv() != "ready":
+            raise RuntimeError(f"a worker did not start:\n{self._log.read_text()[-2000:]}")
+
+    def _interrupt(self) -> str:
+        """Where the process hangs; it is ended."""
+        os.kill(self._process.pid, signal.SIGUSR1)
+        time.sleep(0.5)
+        self.stop()
+        return self._where()
+
+    def _where(self) -> str:
+        """The innermost of our own lines in the trace that a signal left."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        ours = [line.strip() for line in lines if "/factormer/" in line]
+        return ours[0].split("/factormer/")[-1] if ours else " ".join(lines[-3:])[-200:]
+
+
+def serve(pipe: Any, task: Task, log: str, memory: float) -> None:
+    """Answer questions until nobody asks; the main loop of a worker."""
+    told = open(log, "w")  # noqa: SIM115  it stays open as long as the process
+    os.dup2(told.fileno(), 1)
+    os.dup2(told.fileno(), 2)
+    faulthandler.enable(told)
+    faulthandler.register(signal.SIGUSR1, told, all_threads=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    most = int(memory * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    pipe.send("ready")
+    while True:
+        try:
+            question = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(task(question))
+
+
+def _failed(claim: str, what: str) -> dict[str, Any]:
+    return {"verdict": "failed", "claim": claim, "what": what}
