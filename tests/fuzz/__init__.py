@@ -4,7 +4,8 @@ specs      what is tried, drawn by Hypothesis: small dictionaries that JSON can 
 build      from a specification to the arrays and options it stands for, the same on each machine
 exact      objectives in extended precision, by code of its own
 claims     what must hold of every answer, refusal and warning
-entries    the public calls, each with the claims that are its own
+options    the keywords, and how one of them is made wrong
+entries    the public calls, each with the claims that are its own; those of the estimator in models
 files      the command line on files made for it
 judge      one specification, one verdict
 pool       workers with a cap on time and memory, which may crash

@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--jobs", type=int, default=2, help="workers; one core each")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="state and summary")
-    parser.add_argument("--cap", type=float, default=60.0, help="seconds an input may take")
+    parser.add_argument("--cap", type=float, default=20.0, help="seconds an input may take")
     parser.add_argument("--sklearn", type=int, metavar="N", help="compare N inputs with its NMF")
     parser.add_argument("--replay", type=Path, nargs="+", help="judge these files again")
     parser.add_argument("--again", action="store_true", help="judge the kept failures again")
@@ -33,7 +33,8 @@ def main() -> int:
         return judged_again(state, options.cap)
     if options.keep:
         for kind in state.failures.values():
-            say(str(keep(*kind["examples"][0], REGRESSIONS)))
+            spec, outcome = kind["examples"][0]
+            say(str(keep(spec, outcome, REGRESSIONS)))
         return 0
     if options.sklearn:
         return report(options.sklearn, options.jobs, options.cap, options.out)

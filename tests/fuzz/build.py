@@ -36,7 +36,7 @@ class Case:
     @property
     def beta(self) -> float:
         loss = self.spec.get("loss", "frobenius")
-        return NAMES.get(loss, loss) if isinstance(loss, str) else float(loss)
+        return NAMES[loss] if isinstance(loss, str) else float(loss)
 
     @property
     def rank(self) -> int:
@@ -45,6 +45,17 @@ class Case:
     @property
     def is_sparse(self) -> bool:
         return self.spec["data"]["layout"] in SPARSE
+
+    @property
+    def is_malformed(self) -> bool:
+        """Whether V is sparse and its indices lie."""
+        data, kind = self.spec["data"], str(self.spec["data"].get("flaw"))
+        coo = data["layout"].startswith("coo")
+        by_lines = data["layout"][:3] in ("csr", "csc", "bsr")
+        lies = kind.startswith("index-") or kind == "data-short"
+        torches = data["layout"] == "torch-coo" and kind.startswith("index-")
+        marked = (coo and lies) or (by_lines and (lies or kind.startswith("indptr-"))) or torches
+        return marked and bool((self.A != 0).any())
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -255,9 +266,8 @@ def _say_what_counts(case: Case) -> None:
         rows = rng.random(len(A)) * unit
         case.counts, case.omega = {"weights": rows}, np.repeat(rows[:, None], A.shape[1], axis=1)
     else:
-        omega = (rng.random(A.shape) < 0.8) * (
-            1.0 if kind == "mask" else rng.random(A.shape) * unit
-        )
+        size = 1.0 if kind == "mask" else rng.random(A.shape) * unit
+        omega = (rng.random(A.shape) < 0.8) * size
         given: Any = omega.astype(bool) if kind == "mask" else omega
         if kind == "sigma":
             omega = 1 / (given := rng.uniform(0.1, 3, A.shape) * np.sqrt(unit)) ** 2

@@ -28,7 +28,7 @@ DOCUMENTED = re.compile(
 )
 
 
-class Broken(Exception):
+class Broken(Exception):  # noqa: N818
     """A claim that does not hold: its name, and what was seen instead."""
 
     def __init__(self, claim: str, what: str) -> None:
@@ -36,14 +36,14 @@ class Broken(Exception):
         self.claim, self.what = claim, what
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """An input that was answered with a sentence."""
 
 
 def claim(holds: Any, name: str, what: Any = "") -> None:
     """Raise where a claim does not hold."""
     if not bool(holds):
-        raise Broken(name, what() if callable(what) else str(what))
+        raise Broken(name, str(what() if callable(what) else what))
 
 
 @dataclass
@@ -75,7 +75,7 @@ def as_array(F: Any) -> np.ndarray:
 
 
 def called(case: Case, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    """Call the package: inputs stay, warnings are documented, errors are sentences, time is kept."""
+    """Call the package; what comes in, warnings, errors and the clock are looked at."""
     before = [array.copy() for array in case.arrays]
     limit, clock = case.spec.get("time_limit"), time.process_time()
     with warnings.catch_warnings(record=True) as seen:
@@ -104,9 +104,7 @@ def errors_are_sentences(error: Exception) -> None:
     right = isinstance(error, kinds) and not isinstance(error, UnicodeError)
     last = frames[-1]
     lent = "sklearn" in last.filename and "valid" in last.filename
-    meant = lent or (
-        (last is ours[-1] if ours else False) and _is_raise(last.filename, last.lineno)
-    )
+    meant = lent or (last in ours and _is_raise(last.filename, last.lineno))
     claim(right and meant and len(str(error)) > 25, "errors_are_sentences", text + place)
 
 
@@ -261,7 +259,7 @@ def converged_means_converged(case: Case, x: Answer, truth: Value) -> None:
     claim(truth.rmse - after.rmse <= 0.02 * size, "converged_means_converged", what)
 
 
-def runs_are_alike(first: Answer, second: Answer, case: Case) -> None:
+def runs_are_alike(first: Answer, second: Answer) -> None:
     """The same call twice gives the same factors."""
     for F, G in ((first.W, second.W), (first.H, second.H)):
         same = np.allclose(F, G, rtol=1e-9, atol=0)

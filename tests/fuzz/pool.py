@@ -47,11 +47,15 @@ class Worker:
                 return _failed("every_input_ends", f"more than {self.cap:g} s, in {where}")
             return self._ours.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join(10)
-            code = self._process.exitcode
-            self.stop()
+            code = self._ended()
             name = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
             return _failed("no_input_crashes", f"{name}, in {self._where()}")
+
+    def _ended(self) -> int | None:
+        self._process.join(10)
+        code = self._process.exitcode
+        self.stop()
+        return code
 
     def stop(self) -> None:
         """End the process."""

@@ -117,10 +117,8 @@ def data(draw: Any) -> Spec:
 def penalties(draw: Any) -> list[Any]:
     weight = st.sampled_from(WEIGHTS)
     by = st.sampled_from(["rows", "columns"])
-    soft = [
-        st.tuples(st.just(name), weight)
-        for name in ("L1", "L2", "L1", "L2", "Smooth", "Orthogonal")
-    ]
+    names = ("L1", "L2", "L1", "L2", "Smooth", "Orthogonal")
+    soft: list[Any] = [st.tuples(st.just(name), weight) for name in names]
     soft.append(st.tuples(st.just("Group"), weight, by))
     hard = [
         st.tuples(st.just("Simplex"), st.sampled_from([1.0, 1.0, 0.01, 100.0]), by),
@@ -246,7 +244,7 @@ def _explored(strategy: st.SearchStrategy[Spec], number: int, count: int) -> lis
         deadline=None,
         derandomize=False,
         phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
     )
     @given(strategy)
     def collect(spec: Spec) -> None:

@@ -67,11 +67,10 @@ class State:
                 lines.append(f"{entry:16}{solver:18}" + "".join(f"{k:18}" for k in counts))
         named = "; ".join(" × ".join(where) for where in empty[:20])
         lines += ["", f"empty: {len(empty)}{': ' + named if empty else ''}", ""]
-        for name, kind in sorted(self.failures.items(), key=lambda item: -item[1]["times"]):
+        for kind in sorted(self.failures.values(), key=lambda kind: -kind["times"]):
             spec, outcome = kind["examples"][0]
             what = " ".join(outcome["what"].split())
             lines += [f"{kind['times']:5} × {outcome['claim']}: {what}", f"        {told(spec)}"]
-            assert name
         return "\n".join(lines)
 
 
