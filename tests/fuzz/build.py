@@ -294,9 +294,9 @@ def _penalty(term: list[Any], size: int, case: Case) -> Any:
     if name != "Fixed":
         return getattr(penalties, name)(*arguments)
     k = min(arguments[0], case.rank)
-    unit = np.sqrt(max(float(np.nan_to_num(case.A, posinf=1).mean()), 1e-300))
+    unit = np.sqrt(float(np.nan_to_num(case.A, posinf=1).clip(0).mean()) or 1.0)
     at = np.arange(case.rank) < k
-    return penalties.Fixed(unit * case.rng.random((size, k)), at)
+    return penalties.Fixed((unit * case.rng.random((size, k))).astype(case.dtype), at)
 
 
 def _arrays(given: Any) -> list[np.ndarray]:

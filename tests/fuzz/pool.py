@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import tempfile
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 Task = Callable[[Any], Any]
+TRIES = 15  # times the cap that may go by while something is compiled
+COMPILING = re.compile(r"/(numba|llvmlite)/")
 START = 300.0  # seconds that a new process may take to import what it needs
 _spawn = multiprocessing.get_context("spawn")
 
@@ -29,23 +32,20 @@ class Worker:
     def ask(self, question: Any) -> Any:
         """The answer, or {"verdict": "failed", …} where the process ended or took too long.
 
-        One that took too long is asked again, in a new process: it may have compiled for long, or
-        have waited for others.
+        The time in which something is compiled, once on each machine, does not count.
         """
-        answer = self._ask(question)
-        if isinstance(answer, dict) and answer.get("claim") == "every_input_ends":
-            answer = self._ask(question)
-        return answer
-
-    def _ask(self, question: Any) -> Any:
         if self._process is None:
             self._start()
         try:
             self._ours.send(question)
-            if not self._ours.poll(self.cap):
-                where = self._interrupt()
-                return _failed("every_input_ends", f"more than {self.cap:g} s, in {where}")
-            return self._ours.recv()
+            for _ in range(TRIES):
+                if self._ours.poll(self.cap):
+                    return self._ours.recv()
+                where = self._where_now()
+                if not COMPILING.search(self._log.read_text(errors="replace")):
+                    break
+            self.stop()
+            return _failed("every_input_ends", f"more than {self.cap:g} s, in {where}")
         except (EOFError, BrokenPipeError, ConnectionResetError):
             code = self._ended()
             name = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
@@ -74,11 +74,11 @@ class Worker:
         if not self._ours.poll(START) or self._ours.recv() != "ready":
             raise RuntimeError(f"a worker did not start:\n{self._log.read_text()[-2000:]}")
 
-    def _interrupt(self) -> str:
-        """Where the process hangs; it is ended."""
+    def _where_now(self) -> str:
+        """What the process is doing."""
+        self._log.write_text("")
         os.kill(self._process.pid, signal.SIGUSR1)
         time.sleep(0.5)
-        self.stop()
         return self._where()
 
     def _where(self) -> str:
@@ -90,7 +90,7 @@ class Worker:
 
 def serve(pipe: Any, task: Task, log: str, memory: float) -> None:
     """Answer questions until nobody asks; the main loop of a worker."""
-    told = open(log, "w")  # noqa: SIM115  it stays open as long as the process
+    told = open(log, "a")  # noqa: SIM115  it stays open as long as the process
     os.dup2(told.fileno(), 1)
     os.dup2(told.fileno(), 2)
     faulthandler.enable(told)

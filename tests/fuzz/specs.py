@@ -164,6 +164,8 @@ def specs(draw: Any, entry: str, loss: str) -> Spec:
         spec["rank"] = 10 if accelerator == "accel-r10" else spec["rank"]
     spec["tol"] = draw(rarely(1e-4, st.sampled_from([0.0, 1e-8, 1e-2, 1e-6, 1e-12, 1.0]), 3))
     spec["max_iter"] = draw(st.sampled_from([200, 200, 200, 100, 50, 20, 5, 1, 0, 1000]))
+    if spec.get("solver") == "ao-admm" and loss != "frobenius":
+        spec["max_iter"] = min(spec["max_iter"], 50)  # each takes long
     if limit := draw(rarely(None, st.sampled_from([1e-9, 1e-3, 0.02]), 25)):
         spec["time_limit"] = limit
     if draw(st.integers(1, 5)) == 5:
@@ -189,8 +191,9 @@ def _special(draw: Any, spec: Spec) -> None:
         spec["known"] = known
         if exponent := draw(rarely(0, st.sampled_from([-20, -5, 5, 20, 150, -150]), 6)):
             spec["weight_exponent"] = exponent
+    slow = spec.get("loss") not in (None, "kullback-leibler")  # proximal steps by Newton's method
     for side in ("on_w", "on_h"):
-        if draw(st.integers(1, 4)) == 4:
+        if draw(st.integers(1, 12 if slow else 4)) == 4:
             spec[side] = draw(penalties())
     if spec.get("loss") is None and draw(st.integers(1, 8)) == 8:
         spec["symmetric"] = True
