@@ -231,9 +231,8 @@ def _is_judged(case: Case, x: Answer, truth: Value) -> bool:
     level = max(float(case.A[known].mean()), 1e-300)
     tiny, reach = np.finfo(case.dtype).tiny, np.longdouble(level) ** abs(case.beta)
     least = (x.W @ x.H.T)[known].min()
-    return bool(least > level * (1e-30 if case.dtype == np.float32 else 1e-200)) and (
-        case.beta > -2 and 1e-300 < reach < 1e300 and tiny < level
-    )
+    clear = least > level * (1e-30 if case.dtype == np.float32 else 1e-200)
+    return bool(clear and case.beta > -2 and 1e-300 < reach < 1e300 and tiny < level)
 
 
 def answer_is_no_worse_than_any_iterate(case: Case, x: Answer, truth: Value) -> None:

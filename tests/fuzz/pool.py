@@ -38,6 +38,7 @@ class Worker:
             self._start()
         try:
             self._ours.send(question)
+            where = ""
             for _ in range(TRIES):
                 if self._ours.poll(self.cap):
                     return self._ours.recv()
