@@ -27,13 +27,24 @@ class Worker:
     def __init__(self, task: Task, *, cap: float, memory: float = 6.0) -> None:
         self.task, self.cap, self.memory = task, cap, memory
         self._process: Any = None
+        self._before: Any = None
         self._log = Path(tempfile.mkdtemp(prefix="fuzz-")) / "stderr"
 
     def ask(self, question: Any) -> Any:
         """The answer, or {"verdict": "failed", …} where the process ended or took too long.
 
-        The time in which something is compiled, once on each machine, does not count.
+        The time in which something is compiled, once on each machine, does not count. A crash may
+        be the doing of an earlier question that broke the memory: alone, this one is asked again.
         """
+        before, self._before = self._before, question
+        answer = self._ask(question)
+        if isinstance(answer, dict) and answer.get("claim") == "no_input_crashes":
+            alone = self._ask(question)
+            if not (isinstance(alone, dict) and alone.get("claim") == "no_input_crashes"):
+                answer["what"] += f"; not alone, perhaps by the one before: {before}"
+        return answer
+
+    def _ask(self, question: Any) -> Any:
         if self._process is None:
             self._start()
         try:
