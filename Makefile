@@ -14,6 +14,7 @@ BENCH_OUT := docs/results/benchmarks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-all test-foreign test-processors check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu
 
@@ -46,6 +47,15 @@ test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has li
 
 test-processors: $(INSTALLED) ## Run all that compares numbers as one processor after another would
 	tests/run_as_other_processors.sh
+
+fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)
+
+fuzz-again: $(INSTALLED) ## Try the inputs again that `make fuzz` found to fail, and forget those mended
+	$(BIN)/python -m tests.fuzz --again
+
+fuzz-sklearn: $(INSTALLED) ## Compare final errors with scikit-learn's NMF on INPUTS=2000 matrices
+	$(BIN)/python -m tests.fuzz --sklearn $(or $(INPUTS),2000) --jobs $(or $(JOBS),2)
 
 check: fmt-check lint types test ## All that must pass before a commit
 
