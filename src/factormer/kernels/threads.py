@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
-from threading import local
+from threading import Lock, local
 from typing import Any, TypeVar
 
 import torch
 
 A = TypeVar("A")
 _WORTH = 1_000_000  # multiplications that a thread should get, or it is not worth waking
-_kept = local()
+_kept, _lock = local(), Lock()
+_widths: list[int] = []  # torch's threads before the first of the blocks that are open, for each
 _width: ContextVar[int] = ContextVar("width", default=0)  # 0: outside of any block
 
 
@@ -31,12 +32,16 @@ def threads() -> Iterator[None]:
     if _width.get():  # within another such block
         yield
         return
-    width = torch.get_num_threads()
+    with _lock:  # what torch says while another thread is in such a block is no number to go by
+        _widths.append(_widths[0] if _widths else torch.get_num_threads())
+        width = _widths[0]
     token = _width.set(width)
     torch.set_num_threads(1)
     try:
         yield
     finally:
+        with _lock:
+            _widths.pop()
         torch.set_num_threads(width)
         _width.reset(token)
 
