@@ -17,15 +17,13 @@ from factormer.initialize import (
     Random,
     Rotated,
     complete,
-    gram_svd,
-    lowrank_svd,
     merge,
     nndsvd,
     rotations,
-    truncated_svd,
 )
 from factormer.matrix import Dense, LowRank, sketch
 from factormer.problem import Problem
+from factormer.svd import gram_svd, lowrank_svd, truncated_svd
 from factormer.train.synthetic import validation_set
 from tests import reference
 from tests.laws.cases import Case, stacked

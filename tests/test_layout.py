@@ -23,6 +23,7 @@ RANKS = {
     "losses": 0,
     "penalties": 0,
     "problem": 2,
+    "svd": 2,
     "objective": 2.5,
     "validate": 2,
     "datasets": 2,

@@ -224,7 +224,7 @@ def _tidy(result: Result, plan: Plan) -> Result:
     A start that the user gave, and known components, keep theirs; penalties have a scale of their
     own, and so has a factor that stands for both.
     """
-    if plan.start is not None or plan.on_h.fixed is not None:
+    if plan.start is not None or plan.on_h.fixed is not None or plan.on_w.fixed is not None:
         return _placed(result, plan)
     free = plan.on_w.is_plain and plan.on_h.is_plain and not plan.symmetric
     x = canonical(result.factors, plan.order, plan.scale if free else None)
@@ -234,7 +234,7 @@ def _tidy(result: Result, plan: Plan) -> Result:
 def _placed(result: Result, plan: Plan) -> Result:
     """Known components to their last digit: scaling V and back has changed it."""
     W, H = result.factors
-    return replace(result, factors=Factors(W, plan.on_h.placed(H)))
+    return replace(result, factors=Factors(plan.on_w.placed(W), plan.on_h.placed(H)))
 
 
 def rmse(V: Matrix, x: Factors, plan: Plan) -> Float[Tensor, ""]:

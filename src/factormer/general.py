@@ -189,9 +189,10 @@ def beside(problem: Objective, start: Initializer, rng: torch.Generator) -> Fact
     A start that was given, and one where both factors have known columns, is only put in order.
     """
     on_w, on_h, plain = problem.on_w, problem.on_h, problem.start()
-    if on_h.fixed is None and on_w.fixed is not None:
+    given = isinstance(start, Given)
+    if not given and on_h.fixed is None and on_w.fixed is not None:
         return beside(problem.T, start, rng).swap()
-    if on_h.fixed is None or on_w.fixed is not None or isinstance(start, Given):
+    if given or on_h.fixed is None or on_w.fixed is not None:
         x = start(plain, rng)
         return Factors(on_w.placed(x.W), on_h.placed(x.H))
     free = ~on_h.fixed.at.to(plain.V.device)

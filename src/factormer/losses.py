@@ -95,8 +95,11 @@ class Beta:
             low = 2 * weight * v / (root - shifted).clamp(min=torch.finfo(x.dtype).tiny)
             return torch.where(shifted > 0, (shifted + root) / 2, low)
         y, b = floored(torch.maximum(x, v)), self.beta
-        low, high = torch.zeros_like(y), torch.full_like(y, torch.inf)
+        low, high, before = torch.zeros_like(y), torch.full_like(y, torch.inf), x
         for _ in range(n_iter):
+            if bool(((y - before).abs() <= 4 * torch.finfo(y.dtype).eps * y).all()):
+                break
+            before = y
             power = y ** (b - 2)
             slope = weight * power * (y - v) + y - x
             bend = weight * power * ((b - 1) + (2 - b) * v / y) + 1

@@ -100,7 +100,10 @@ class Objective(Problem):
         return (self.sq_error(x) / self.size()).sqrt()
 
     def fit(self, x: Factors) -> Float[Tensor, "*b"]:
-        """Σ ω d(V, W Hᵀ), in float64."""
+        """Σ ω d(V, W Hᵀ), in float64; not below 0, where rounding could lead."""
+        return self._fit(x).clamp(min=0)
+
+    def _fit(self, x: Factors) -> Float[Tensor, "*b"]:
         d, V = self.divergence, self.V
         if isinstance(V, Sparse) and d.beta == 2:
             return V.sq_error(x) / 2

@@ -30,6 +30,8 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
+        if any(stride < 0 for stride in array.strides):  # numpy may call it contiguous all the same
+            array = array.copy()
         tensor = torch.from_numpy(np.require(array, _float_type(array.dtype), ["C", "W"]))
     if tensor.is_complex():
         raise ValueError(f"{name} holds complex values; it must hold real numbers")

@@ -130,7 +130,8 @@ class Sparse:
     def sq_error(self, x: Factors) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖², by the Gram expansion in float64: the residual itself would be dense."""
         W, H = x.W.double(), x.H.double()
-        fit = inner(W.mT @ W, H.mT @ H) - 2 * inner(self @ x.H, x.W)
+        V = self if self.dtype == torch.float64 else self.to(torch.float64)
+        fit = inner(W.mT @ W, H.mT @ H) - 2 * inner(V @ H, W)
         return (self.sq_norm() + fit).clamp(min=0)
 
     def total(self) -> Float[Tensor, ""]:

@@ -93,6 +93,8 @@ class Penalties:
     @property
     def by_rows(self) -> tuple[float, float, float | None] | None:
         """The weights of L1 and L2, and what rows sum to, where rows are independent; else None."""
+        if self.fixed is not None:
+            return None
         sums = [t for t in self.terms if isinstance(t, Simplex) and t.by == "rows"]
         others = Penalties(tuple(t for t in self.terms if t not in sums)).elastic
         return None if others is None else (*others, sums[0].total if sums else None)
