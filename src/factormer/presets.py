@@ -18,7 +18,7 @@ from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
 from factormer.accelerate.replay import Replayed
 from factormer.factors import Factors
-from factormer.initialize import NNDSVD, OVERSAMPLING, Given, Initializer, Merged, Random, Rotated
+from factormer.initialize import NNDSVD, Given, Initializer, Merged, Random, Rotated
 from factormer.matrix import Dense, LowRank, Matrix, Sparse, sketch
 from factormer.nn import zoo
 from factormer.nn.anyrank import AnyRankNetwork
@@ -28,6 +28,7 @@ from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
+from factormer.svd import OVERSAMPLING
 
 ANY_RANK = "any-rank"  # the network that "auto" uses
 SOLVERS: dict[str, Callable[[], Solver[Any]]] = {

@@ -15,9 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.initialize import OVERSAMPLING, Random, nndsvd
+from factormer.initialize import Random, nndsvd
 from factormer.matrix import Dense
 from factormer.problem import Problem
+from factormer.svd import OVERSAMPLING
 
 KINDS = (
     *("exponential", "gamma", "lognormal", "sparse", "separable", "smooth", "uneven", "counts"),

@@ -15,11 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.factors import Factors
-from factormer.initialize import OVERSAMPLING
 from factormer.matrix import Dense, LowRank
 from factormer.problem import Problem
 from factormer.solvers.base import Point
 from factormer.solvers.hals import FLAT, HALS
+from factormer.svd import OVERSAMPLING
 
 
 class Sweeps(torch.autograd.Function):
