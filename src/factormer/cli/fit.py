@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,6 +131,12 @@ def fit(
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
     bar = _Bar(ranks, max_iter, time_limit, shown=progress)
+    tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
+
+    def begin(rank: int) -> None:
+        tell()
+        bar.begin(rank)
+
     with bar, _ended_as_interrupted():
         results = run(
             data,
@@ -140,7 +147,7 @@ def fit(
             weights=None if weights is None else read_beside(weights, said, transpose=transpose).V,
             command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
-            begin=bar.begin,
+            begin=begin,
             watch=bar.watch if bar.shown else None,
         )
     write_report(folder)
@@ -157,7 +164,8 @@ def fit(
             }
         )
     else:
-        _print_results(data, results)
+        tell()
+        _print_results(results)
         print(f"report: {folder.report}")
     if interrupted:
         print("factormer: interrupted; the same command goes on from here", file=sys.stderr)
@@ -210,10 +218,7 @@ def _number_or_name(text: str) -> str | float:
         return text
 
 
-def _print_results(data: Any, results: list[Any]) -> None:
-    m, n = data.V.shape
-    print(f"{data.name} {m}×{n}: {data.source}")
-    print(f"  rows: {data.rows}\n  columns: {data.columns}")
+def _print_results(results: list[Any]) -> None:
     print("  rank        RMSE  explained   SVD bound  iterations   seconds  status")
     for r in results:
         bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"

@@ -134,6 +134,17 @@ class Data:
         """A matrix of which nothing is known but its entries."""
         return cls(V, Axis(V.shape[0], "row"), Axis(V.shape[1], "column"), "", "")
 
+    @property
+    def n_unknown(self) -> int:
+        """Entries that are not known; those that a sparse V does not store are zeros."""
+        return 0 if is_sparse(self.V) else int(np.isnan(self.V).sum())
+
+    def __str__(self) -> str:
+        """What was understood: size, format, labels, and what is not known."""
+        m, n = self.V.shape
+        told = f"{self.name} {m}×{n}: {self.source}\n  rows: {self.rows}\n  columns: {self.columns}"
+        return f"{told}\n  not known: {k} of {m * n} entries" if (k := self.n_unknown) else told
+
     def transposed(self) -> Data:
         """Rows for columns and columns for rows."""
         V = self.V.T.tocsr() if is_sparse(self.V) else np.ascontiguousarray(self.V.T)
@@ -165,8 +176,8 @@ def matrix(values: Any, path: Path) -> Any:
 
 def _few(labels: Sequence[str], width: int = 24) -> str:
     """The first ones and the last, none of them long."""
-    short = [text if len(text) <= width else f"{text[: width - 1]}…" for text in labels]
-    return ", ".join(short if len(short) <= 4 else [*short[:2], "…", short[-1]])
+    shown = labels if len(labels) <= 4 else [*labels[:2], "…", labels[-1]]
+    return ", ".join(x if len(x) <= width else f"{x[: width - 1]}…" for x in shown)
 
 
 def plain(values: Any, path: Path, source: str) -> Data:

@@ -28,6 +28,8 @@ FORMATS: dict[str, Format] = {
     ".csv.gz": Format(tables.read_table, ("header", "index")),
     ".tsv": Format(tables.read_table, ("header", "index")),
     ".tsv.gz": Format(tables.read_table, ("header", "index")),
+    ".txt": Format(tables.read_table, ("header", "index")),
+    ".txt.gz": Format(tables.read_table, ("header", "index")),
     ".parquet": Format(parquet.read_parquet, ("index",)),
     ".h5ad": Format(cells.read_h5ad, ("key",)),
     ".wav": Format(sound.read_wav),

@@ -219,7 +219,7 @@ def _described(data: Data, counts: Counts) -> dict[str, Any]:
         "dtype": str(V.dtype),
         "nonzeros": int(V.nnz if is_sparse(V) else np.count_nonzero(V)),
         "is_sparse": is_sparse(V),
-        "unknown": 0 if is_sparse(V) else int(np.isnan(V).sum()),
+        "unknown": data.n_unknown,
         "rows": str(data.rows),
         "columns": str(data.columns),
         "has_mask": counts.mask is not None,
