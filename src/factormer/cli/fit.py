@@ -22,6 +22,7 @@ from factormer.cli.app import AsJson, app, given, print_json
 
 Data, Model, Solver = "Data", "Model", "Solver"
 _RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
+_RANKS = 1000  # that a run may have
 _SAID_OF = (
     "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
     " or labels."
@@ -200,12 +201,17 @@ def parse_ranks(text: str) -> list[int]:
     """Ranks from "10", "2..20" or "4,8,16"."""
     ranks: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\.\.(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\.\.([0-9]{1,9}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
         if not 1 <= first <= last:
             raise ValueError(
-                f"rank is {text!r}; it must be a number above 0 (10), a range (2..20) or a list "
+                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20) or a list "
                 "(4,8,16)"
+            )
+        if len(ranks) + last - first >= _RANKS:
+            raise ValueError(
+                f"rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer, as 10,20,50"
             )
         ranks += range(first, last + 1)
     return sorted(set(ranks))

@@ -107,7 +107,7 @@ class Axis:
 
     def drawn_as(self, text: str) -> Axis:
         """The axis as the user says that it is: HEIGHTxWIDTH, "line" or "labels"."""
-        if match := re.fullmatch(r"(\d+)[x×](\d+)", text):
+        if match := re.fullmatch(r"(\d{1,9})[x×](\d{1,9})", text):
             return replace(self, grid=(int(match[1]), int(match[2])))
         if text == "line":
             return replace(self, is_ordered=True, grid=None)
@@ -198,10 +198,16 @@ def reading(path: Path, what: str) -> Iterator[None]:
     """Whatever a parser raises on a file that is not what it should be, as one sentence."""
     try:
         yield
-    except (ImportError, FileNotFoundError, PermissionError, MemoryError, DataError):
+    except (ImportError, FileNotFoundError, PermissionError, DataError):
         raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no text in UTF-8 ({error.reason}); save it as such") from error
     except Exception as error:  # parsers of others raise anything, struct.error and KeyError too
         reason = " ".join(str(error).split()) or type(error).__name__
+        if "pickle" in reason:  # numpy advises to trust the file
+            reason = "it is damaged, or holds objects of Python; it must hold numbers alone"
         raise ValueError(f"{path} could not be read as {what}: {reason}") from error
 
 
