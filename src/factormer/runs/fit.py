@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -179,7 +179,7 @@ def _result(
         message=status.value,
         iterations=int(trace[-1, 0]),
         seconds=float(trace[-1, 1]),
-        objective=_objective(result),
+        objective=float(_told(lambda: result.loss, result.rmse)),
         rmse=found.rmse,
         relative_error=found.relative,
         explained=1 - found.relative**2,
@@ -188,21 +188,17 @@ def _result(
     )
 
 
-def _objective(result: Result) -> float:
+def _told(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
     """What was minimised; NaN where it is too large or small for a number, as squares may be."""
-    try:
-        loss = float(result.loss)
-    except OverflowError:
-        return math.nan
-    vanished = loss == 0 and float(result.rmse) > 0
-    return math.nan if vanished or not math.isfinite(loss) else loss
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of that
+        values = np.array(loss(), dtype=np.float64)
+    return np.where(np.isfinite(values) & ((values != 0) | (np.asarray(rmse) == 0)), values, np.nan)
 
 
 def _continued(before: np.ndarray, t: Trace) -> np.ndarray:
     """The history of a fit with that of the part before its interruption."""
-    with np.errstate(over="ignore", under="ignore"):
-        loss = t.loss.astype(np.float64)
-    loss[~np.isfinite(loss) | ((loss == 0) & (t.rmse > 0))] = np.nan  # as in _objective
+    loss = _told(lambda: t.loss, t.rmse)
     now = np.stack([t.iteration, t.seconds, t.rmse, loss], axis=1).astype(np.float64)
     if len(before):
         now = now[1:] + np.array([before[-1, 0], before[-1, 1], 0, 0])
