@@ -15,6 +15,7 @@ MAX_LINES = 350
 
 # A module may import those of lower rank, and itself if it is a package; equals are siblings.
 RANKS = {
+    "starting": 0,
     "factors": 0,
     "matrix": 1,
     "kernels": 0,

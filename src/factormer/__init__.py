@@ -1,5 +1,8 @@
 """Nonnegative matrix factorization, made faster by a pretrained graph neural network."""
 
+import factormer.starting  # noqa: F401 - before all that takes long to load
+
+# isort: split
 from factormer.engine import factorize as factorize
 from factormer.estimator import NMF as NMF
 from factormer.functional import custom_start as custom_start

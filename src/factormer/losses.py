@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
+LARGEST = 100  # β, of which powers are still numbers
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Beta:
         if isinstance(loss, str) and loss in NAMES:
             return Beta(NAMES[loss])
         number: Any = loss if isinstance(loss, int | float) else math.nan
-        if isinstance(loss, bool) or not abs(number) <= sys.float_info.max:
+        if isinstance(loss, bool) or not abs(number) <= LARGEST:
             names = ", ".join(repr(name) for name in NAMES)
             raise ValueError(
-                f"loss is {loss!r}; choose {names}, or a number β (2, 1 and 0 are these)"
+                f"loss is {loss!r}; choose {names}, or a number β (2, 1 and 0 are these) "
+                f"from -{LARGEST} to {LARGEST}"
             )
         return Beta(float(number))
 

@@ -44,7 +44,7 @@ def as_device(name: str | torch.device) -> torch.device:
     """A device that this machine has."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(1, device=device).item()  # which "meta" cannot
     except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
         raise ValueError(
             f"device is {str(name)!r}, which is not on this machine; choose 'cpu', or 'cuda' where "

@@ -44,6 +44,19 @@ def test_fit_keeps_a_run_and_says_how_good_it_is(capsys):
     assert "s29," in Path("runs/data/rank-3/W.csv").read_text()
 
 
+def test_fit_says_what_is_not_known_before_it_fits(capsys, monkeypatch):
+    Path("holes.csv").write_text("# by us\nx y z\n1 NA 3\n4 5 6\n7 8 NA\n")
+
+    def stop(self, rank):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fit._Bar, "begin", stop)
+    assert main(["fit", "holes.csv", "--rank", "1"]) == 130
+    told = "holes 3×3: table separated by blanks; labels in the first line\n"
+    told += "  rows: 3 rows without labels\n  columns: 3 columns: x, y, z\n"
+    assert capsys.readouterr().out == f"{told}  not known: 2 of 9 entries\n"
+
+
 JSON_KEYS = {
     "rank",
     "status",

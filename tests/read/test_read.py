@@ -3,6 +3,7 @@
 import gzip
 import struct
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.io
 import scipy.io.wavfile
 import scipy.sparse
 
-from factormer.read import FORMATS, Axis, read, read_beside
+from factormer.read import FORMATS, Axis, arrays, pictures, read, read_beside
 
 V = np.arange(12.0).reshape(3, 4)
 ROWS, COLUMNS = ("a", "b", "c"), ("w", "x", "y", "z")
@@ -348,9 +349,49 @@ def test_wrong_arrays_are_told_what(tmp_path):
 def test_pickles_are_not_opened(tmp_path):
     np.save(tmp_path / "p.npy", np.array([[{}]], dtype=object), allow_pickle=True)
     with pytest.raises(
-        ValueError, match=r"p.npy could not be read as a numpy array: Object arrays"
+        ValueError, match=r"p.npy could not be read as a numpy array: it is damaged, or holds obj"
     ):
         read(tmp_path / "p.npy")
+
+
+def test_an_archive_that_unpacks_to_more_than_there_is_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_memory", lambda: 1e6)
+    np.savez_compressed(tmp_path / "bomb.npz", V=np.zeros((1000, 1000)))
+    with pytest.raises(ValueError, match=r"bomb.npz unpacks to 0.0 GB, which is more than half"):
+        read(tmp_path / "bomb.npz")
+
+
+def test_an_array_that_says_to_be_larger_than_its_file_is_refused(tmp_path):
+    np.save(tmp_path / "cut.npy", np.ones((30, 30)))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:900])
+    with pytest.raises(ValueError, match=r"cut.npy could not be read as a numpy array"):
+        read(tmp_path / "cut.npy")
+
+
+def test_an_archive_of_something_else_has_no_matrix(tmp_path):
+    with zipfile.ZipFile(tmp_path / "text.npz", "w") as archive:
+        archive.writestr("readme.txt", "nothing here")
+    with pytest.raises(ValueError, match="has no matrix of numbers"):
+        read(tmp_path / "text.npz")
+
+
+def test_text_in_another_encoding_is_told(tmp_path):
+    (tmp_path / "d.csv").write_bytes("caf\u00e9,b\n1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"d.csv is no text in UTF-8 .*; save it as such"):
+        read(tmp_path / "d.csv")
+
+
+def test_images_that_are_too_large_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+    write_images(tmp_path, [(40, 40)])
+    monkeypatch.setattr(pictures, "_PIXELS", 1000)
+    with pytest.raises(ValueError, match=r"picture1.png is 40×40; it may have 1000 pixels at most"):
+        read(tmp_path)
+
+
+def test_sound_of_a_few_samples_a_second_is_refused(tmp_path):
+    scipy.io.wavfile.write(tmp_path / "s.wav", 1, np.ones(100, np.int16))
+    with pytest.raises(ValueError, match="has 1 samples a second; sound must have 100 at least"):
+        read(tmp_path / "s.wav")
 
 
 def test_absent_files_and_empty_folders_are_told(tmp_path):

@@ -5,10 +5,19 @@ import gzip
 import numpy as np
 import pytest
 
-from factormer.read import read
+from factormer.read import read, tables
 
 V = np.arange(12.0).reshape(3, 4)
 ROWS, COLUMNS = ("a", "b", "c"), ("w", "x", "y", "z")
+
+
+@pytest.fixture(params=["literal", "compiled"], autouse=True)
+def reader(request, monkeypatch):
+    """Each law holds for tables that are read cell by cell, and for those that are too large."""
+    if request.param == "compiled":
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(tables, "_LARGE", 0 if request.param == "compiled" else 1 << 60)
+    return request.param
 
 
 @pytest.mark.parametrize(
@@ -140,10 +149,12 @@ def test_what_separates_cells_is_found_out(tmp_path, suffix, separator, point, t
     assert data.source.startswith(f"table separated by {told}; ")
 
 
-@pytest.mark.parametrize("text", ["1 2 3\n4 5 6\n", "1:2\n3:4\n"])
+@pytest.mark.parametrize("text", ["1:2:3\n4:5:6\n", "1:2\n3:4\n"])
 def test_other_separators_are_refused_with_those_that_are_not(tmp_path, text):
     (tmp_path / "d.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"separated by commas, semicolons, tabs or bars"):
+    with pytest.raises(
+        ValueError, match=r"separated by commas, semicolons, tabs, bars \(\|\) or blanks"
+    ):
         read(tmp_path / "d.csv", header=False)
 
 
@@ -208,10 +219,116 @@ def test_parquet_takes_a_named_index_of_pandas_wherever_it_stands(tmp_path):
         ("d.csv", "a,1,2\nb,3,four\n", "line 2, column 3, is 'four'; it must be a number"),
         ("d.csv", "x,y\n\n1,2\n  \n3,four\n", "line 5, column 2, is 'four'"),
         ("d.csv", "x,y\n", "has a header and no rows"),
-        ("d.txt", "1", "is of no kind that is known by its name; it must be a folder of images"),
+        (
+            "d.csv",
+            "1,2\n3,1_000\n",
+            "line 2, column 2, is '1_000'; it must be a number in plain dig",
+        ),
+        ("d.csv", "1_000,2\n3,4\n", "line 1, column 1, is '1_000'"),
+        ("d.csv", "x,y\n1,2\n0x10,2\n", "line 3, column 1, is '0x10'; .* by --header or --index"),
+        ("d.csv", "1,0x1F\n3,4\n", "line 1, column 2, is '0x1F'"),
+        ("d.csv", "a,1_000\nb,2\n", "line 1, column 2, is '1_000'"),
+        ("d.csv", "# by us\n\nx,y\n1,2\n3,four\n", "line 5, column 2, is 'four'"),
+        ("d.csv", '"1,00",2\n3,4\n', "line 1, column 1, is '1,00'"),
+        (
+            "d.csv",
+            "1,2\n" * 9 + '"3,4\n' + "5,6\n" * 40_000,
+            "a cell of more than .* is not closed",
+        ),
+        ("d.doc", "1", "is of no kind that is known by its name; it must be a folder of images"),
     ],
 )
 def test_wrong_tables_are_told_where(tmp_path, name, content, sentence):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=sentence):
         read(tmp_path / name)
+
+
+# Files as people have them
+
+
+def test_lines_may_be_long(tmp_path):
+    names = [f"ENSG{j:011d}" for j in range(9000)]
+    lines = [[f"s{i}", *(f"{i + j}.5" for j in range(9000))] for i in range(3)]
+    text = "\n".join(",".join(line) for line in [["sample", *names], *lines])
+    assert len(text.partition("\n")[0]) > 131_072
+    (tmp_path / "d.csv").write_text(text)
+    data = read(tmp_path / "d.csv")
+    np.testing.assert_array_equal(data.V, np.add.outer(np.arange(3), np.arange(9000)) + 0.5)
+    assert data.columns.labels == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "told"),
+    [
+        ('"1,000",2\n3,"-1,234,567.5"\n', [[1000, 2], [3, -1234567.5]], "commas"),
+        ("1,000\t2.5\n3\t4\n", [[1000, 2.5], [3, 4]], "tabs"),
+        ("1,234;2\n3;4\n", [[1.234, 2], [3, 4]], "semicolons, with decimal commas"),
+    ],
+)
+def test_commas_set_off_thousands_where_they_cannot_be_anything_else(
+    tmp_path, text, expected, told
+):
+    (tmp_path / "d.csv").write_text(text)
+    data = read(tmp_path / "d.csv", header=False, index=False)
+    np.testing.assert_array_equal(data.V, expected)
+    assert data.source.startswith(f"table separated by {told}; ")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("# made by us\n# on Monday\n1,2\n3,4\n", None),
+        ("# made by us, on Monday\nx,y\n1,2\n3,4\n", ("x", "y")),
+        ("#x,y\n1,2\n3,4\n", ("x", "y")),
+        ("# first\n# x, y\n\n1,2\n3,4\n", ("x", "y")),
+        ("# 5,6\n1,2\n3,4\n", None),  # a line that someone took out
+        ("\ufeff# made by us\n1,2\n3,4\n", None),
+        ("# it's 5\" wide\n1,2\n3,4\n", None),
+    ],
+)
+def test_comments_before_a_table_are_passed_over(tmp_path, text, columns):
+    (tmp_path / "d.csv").write_text(text, encoding="utf-8")
+    data = read(tmp_path / "d.csv")
+    np.testing.assert_array_equal(data.V, [[1, 2], [3, 4]])
+    assert data.columns.labels == columns
+    np.testing.assert_array_equal(read(tmp_path / "d.csv", header=columns == ("x", "y")).V, data.V)
+
+
+@pytest.mark.parametrize("text", ["#1,2,3\n#2,4,5\n", "name,x,y\n#1,2,3\n#2,4,5\n"])
+def test_names_may_begin_as_comments_do(tmp_path, text):
+    (tmp_path / "d.csv").write_text(text)
+    data = read(tmp_path / "d.csv")
+    np.testing.assert_array_equal(data.V, [[2, 3], [4, 5]])
+    assert data.rows.labels == ("#1", "#2")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("w x y z\n0 1 2 3\n4 5 6 7\n8 9 10 11\n", None),
+        ("  w   x  y  z\n  0   1  2  3\n  4 5 6 7 \n\n8 \t 9 10 11\n", None),
+        ('"w" "x" "y" "z"\n"a b" 0 1 2 3\n"b" 4 5 6 7\n"c" 8 9 10 11\n', ("a b", "b", "c")),
+        ("id w x y z\nSmith,J 0 1 2 3\nb 4 5 6 7\nc 8 9 10 11\n", ("Smith,J", "b", "c")),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt"])
+def test_blanks_separate_where_nothing_else_does(tmp_path, text, rows, suffix):
+    (tmp_path / f"d{suffix}").write_text(text)
+    data = read(tmp_path / f"d{suffix}")
+    np.testing.assert_array_equal(data.V, V)
+    assert (data.rows.labels, data.columns.labels) == (rows, COLUMNS)
+    assert data.source.startswith("table separated by blanks; ")
+
+
+def test_blanks_in_names_separate_nothing(tmp_path):
+    (tmp_path / "d.tsv").write_text("sample 1\t2\t3\nsample 2\t4\t5\n")
+    assert read(tmp_path / "d.tsv").rows.labels == ("sample 1", "sample 2")
+
+
+def test_digits_with_marks_are_names_where_the_user_says_so(tmp_path):
+    (tmp_path / "d.csv").write_text("1_000,2_000\n0x10,4\n0x20,5\n")
+    data = read(tmp_path / "d.csv", header=True, index=True)
+    assert (data.rows.labels, data.columns.labels) == (("0x10", "0x20"), ("2_000",))
+    (tmp_path / "d.csv").write_text("id,x\n0x10,4\n0x20,5\n")
+    assert read(tmp_path / "d.csv").rows.labels == ("0x10", "0x20")

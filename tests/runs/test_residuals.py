@@ -27,7 +27,8 @@ def check(found, V, W, H, known):
     np.testing.assert_allclose(found.columns, columns)
     assert found.rmse == pytest.approx(rmse)
     assert found.known == known.sum()
-    assert found.sq_norm == pytest.approx(np.nansum(values**2))
+    assert found.rms == pytest.approx(np.sqrt(np.nansum(values**2) / known.sum()))
+    assert found.relative == pytest.approx(found.rmse / found.rms)
     np.testing.assert_allclose(found.V_blocks, values, atol=1e-12)  # small enough for a block each
     np.testing.assert_allclose(found.fit_blocks, fit)
 

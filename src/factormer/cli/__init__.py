@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from factormer.cli import fit, others, train
 from factormer.cli.app import answered, app, given, print_json
+from factormer.starting import INTERRUPTED, end
 
 __all__ = ["app", "fit", "main", "others", "train"]
 
-WRONG, USAGE, BROKEN, INTERRUPTED = 1, 2, 3, 130
+WRONG, USAGE, BROKEN = 1, 2, 3
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,6 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     3: an error of the program itself. 130: interrupted, with what was done kept where the command
     keeps anything. With --json there is an object on stdout in each case.
     """
+    end()  # of the start: from here on, commands keep what they have
     arguments = sys.argv[1:] if argv is None else argv
     given.set(arguments)
     answered.set(False)
@@ -28,6 +31,9 @@ def main(argv: list[str] | None = None) -> int:
         code = int(stop.code or 0)
         what = {USAGE: "wrong usage; stderr says how", INTERRUPTED: "interrupted"}
         return _ended(code, what.get(code, f"ended with {code}"))
+    except KeyboardInterrupt:  # before the library, or after it
+        print("factormer: interrupted", file=sys.stderr)
+        return _ended(INTERRUPTED, "interrupted")
     except Exception as error:
         if "--debug" in arguments:
             raise
@@ -53,6 +59,8 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if isinstance(error, ValueError | OSError | ImportError):
         return text, WRONG
     if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
-        return f"there is not enough memory for this ({text}); choose less data or rank", WRONG
+        asked = re.search(r"tried to allocate (\d+) bytes", text)  # torch says much more than that
+        what = f"{int(asked[1]) / 1e9:.1f} GB" if asked else text
+        return f"there is not enough memory for this ({what}); choose less data or rank", WRONG
     kind = type(error).__name__
     return f"an error of the program itself, {kind}: {text}; --debug shows where it arose", BROKEN

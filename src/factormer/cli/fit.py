@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from factormer.cli.app import AsJson, app, given, print_json
 
 Data, Model, Solver = "Data", "Model", "Solver"
 _RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
+_RANKS = 1000  # that a run may have
 _SAID_OF = (
     "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
     " or labels."
@@ -130,6 +132,12 @@ def fit(
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
     bar = _Bar(ranks, max_iter, time_limit, shown=progress)
+    tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
+
+    def begin(rank: int) -> None:
+        tell()
+        bar.begin(rank)
+
     with bar, _ended_as_interrupted():
         results = run(
             data,
@@ -140,7 +148,7 @@ def fit(
             weights=None if weights is None else read_beside(weights, said, transpose=transpose).V,
             command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
-            begin=bar.begin,
+            begin=begin,
             watch=bar.watch if bar.shown else None,
         )
     write_report(folder)
@@ -157,7 +165,8 @@ def fit(
             }
         )
     else:
-        _print_results(data, results)
+        tell()
+        _print_results(results)
         print(f"report: {folder.report}")
     if interrupted:
         print("factormer: interrupted; the same command goes on from here", file=sys.stderr)
@@ -192,12 +201,17 @@ def parse_ranks(text: str) -> list[int]:
     """Ranks from "10", "2..20" or "4,8,16"."""
     ranks: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\.\.(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\.\.([0-9]{1,9}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
         if not 1 <= first <= last:
             raise ValueError(
-                f"rank is {text!r}; it must be a number above 0 (10), a range (2..20) or a list "
+                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20) or a list "
                 "(4,8,16)"
+            )
+        if len(ranks) + last - first >= _RANKS:
+            raise ValueError(
+                f"rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer, as 10,20,50"
             )
         ranks += range(first, last + 1)
     return sorted(set(ranks))
@@ -210,10 +224,7 @@ def _number_or_name(text: str) -> str | float:
         return text
 
 
-def _print_results(data: Any, results: list[Any]) -> None:
-    m, n = data.V.shape
-    print(f"{data.name} {m}×{n}: {data.source}")
-    print(f"  rows: {data.rows}\n  columns: {data.columns}")
+def _print_results(results: list[Any]) -> None:
     print("  rank        RMSE  explained   SVD bound  iterations   seconds  status")
     for r in results:
         bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import zipfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +32,10 @@ def read_npz(path: Path, *, key: str | None = None, layout: str | None = None) -
     """The array named by `key`, with the labels beside it; or a sparse matrix of scipy's."""
     _check_magic(path, b"PK", "an .npz file", "numpy.savez")
     with reading(path, "an archive of numpy arrays"), np.load(path, allow_pickle=False) as file:
+        _check_room(path)
         if "format" in file.files and "shape" in file.files:
             return plain(scipy.sparse.load_npz(path), path, "sparse matrix")
-        arrays = {name: file[name] for name in file.files}
+        arrays = {name: file[name] for name in file.files if f"{name}.npy" in file.zip.namelist()}
         values = arrays.pop(name := _chosen(arrays, path, key))
         data = _laid_out(values, path, layout, f"numpy array {name}")
         return _described(data, arrays)
@@ -62,6 +66,27 @@ def _check_magic(path: Path, begins: bytes, what: str, writer: str) -> None:
     if start != begins:
         state = "is not" if start else "is empty, and not"
         raise DataError(f"{path} {state} {what}, whatever its name says; write one with {writer}")
+
+
+def _check_room(path: Path) -> None:
+    """A small archive may unpack to more than there is memory."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(item.file_size for item in archive.infolist())
+    if 2 * size > (room := _memory()):  # as it is, and as the matrix that is worked on
+        raise DataError(
+            f"{path} unpacks to {size / 1e9:.1f} GB, which is more than half of the "
+            f"{room / 1e9:.1f} GB of memory here; store less in it"
+        )
+
+
+def _memory() -> float:
+    """Bytes of memory that the machine has, or the container, where they tell."""
+    room = math.inf
+    with suppress(AttributeError, ValueError, OSError):  # Windows
+        room = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(ValueError, OSError):  # "max" where there is no limit
+        room = min(room, float(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return room
 
 
 def _read_hdf5(path: Path) -> dict[str, Any]:

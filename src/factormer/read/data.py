@@ -107,7 +107,7 @@ class Axis:
 
     def drawn_as(self, text: str) -> Axis:
         """The axis as the user says that it is: HEIGHTxWIDTH, "line" or "labels"."""
-        if match := re.fullmatch(r"(\d+)[x×](\d+)", text):
+        if match := re.fullmatch(r"(\d{1,9})[x×](\d{1,9})", text):
             return replace(self, grid=(int(match[1]), int(match[2])))
         if text == "line":
             return replace(self, is_ordered=True, grid=None)
@@ -133,6 +133,17 @@ class Data:
     def of(cls, V: Any) -> Data:
         """A matrix of which nothing is known but its entries."""
         return cls(V, Axis(V.shape[0], "row"), Axis(V.shape[1], "column"), "", "")
+
+    @property
+    def n_unknown(self) -> int:
+        """Entries that are not known; those that a sparse V does not store are zeros."""
+        return 0 if is_sparse(self.V) else int(np.isnan(self.V).sum())
+
+    def __str__(self) -> str:
+        """What was understood: size, format, labels, and what is not known."""
+        m, n = self.V.shape
+        told = f"{self.name} {m}×{n}: {self.source}\n  rows: {self.rows}\n  columns: {self.columns}"
+        return f"{told}\n  not known: {k} of {m * n} entries" if (k := self.n_unknown) else told
 
     def transposed(self) -> Data:
         """Rows for columns and columns for rows."""
@@ -165,8 +176,8 @@ def matrix(values: Any, path: Path) -> Any:
 
 def _few(labels: Sequence[str], width: int = 24) -> str:
     """The first ones and the last, none of them long."""
-    short = [text if len(text) <= width else f"{text[: width - 1]}…" for text in labels]
-    return ", ".join(short if len(short) <= 4 else [*short[:2], "…", short[-1]])
+    shown = labels if len(labels) <= 4 else [*labels[:2], "…", labels[-1]]
+    return ", ".join(x if len(x) <= width else f"{x[: width - 1]}…" for x in shown)
 
 
 def plain(values: Any, path: Path, source: str) -> Data:
@@ -187,10 +198,16 @@ def reading(path: Path, what: str) -> Iterator[None]:
     """Whatever a parser raises on a file that is not what it should be, as one sentence."""
     try:
         yield
-    except (ImportError, FileNotFoundError, PermissionError, MemoryError, DataError):
+    except (ImportError, FileNotFoundError, PermissionError, DataError):
         raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no text in UTF-8 ({error.reason}); save it as such") from error
     except Exception as error:  # parsers of others raise anything, struct.error and KeyError too
         reason = " ".join(str(error).split()) or type(error).__name__
+        if "pickle" in reason:  # numpy advises to trust the file
+            reason = "it is damaged, or holds objects of Python; it must hold numbers alone"
         raise ValueError(f"{path} could not be read as {what}: {reason}") from error
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from factormer.read.data import Axis, Data, DataError, reading
 from factormer.read.optional import require
 
+_PIXELS = 100_000_000  # of an image at most
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 
 
@@ -23,6 +24,7 @@ def read_pictures(path: Path, *, resize: str | None = None) -> Data:
     rows = []
     for file in files:
         with reading(file, "an image"), images.open(file) as image:
+            _check_size(f"{file} is", image.height, image.width)
             grey = _grey(image)
             if size is not None:
                 whole = images.fromarray(grey)
@@ -53,10 +55,20 @@ def _grey(image) -> np.ndarray:
 
 
 def _size(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([1-9]\d*)[x×]([1-9]\d*)", text)
+    match = re.fullmatch(r"([1-9]\d{0,8})[x×]([1-9]\d{0,8})", text)
     if match is None:
-        raise ValueError(f"the size to resize to is {text!r}; it must be HEIGHTxWIDTH, as 64x64")
-    return int(match[1]), int(match[2])
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        raise ValueError(f"the size to resize to is {shown!r}; it must be HEIGHTxWIDTH, as 64x64")
+    height, width = int(match[1]), int(match[2])
+    _check_size("the size to resize to is", height, width)
+    return height, width
+
+
+def _check_size(what: str, height: int, width: int) -> None:
+    if height * width > _PIXELS:
+        raise DataError(
+            f"{what} {height}×{width}; it may have {_PIXELS} pixels at most, and few are enough"
+        )
 
 
 def _order(file: Path) -> list[tuple[int, str | int]]:

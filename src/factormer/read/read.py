@@ -28,6 +28,8 @@ FORMATS: dict[str, Format] = {
     ".csv.gz": Format(tables.read_table, ("header", "index")),
     ".tsv": Format(tables.read_table, ("header", "index")),
     ".tsv.gz": Format(tables.read_table, ("header", "index")),
+    ".txt": Format(tables.read_table, ("header", "index")),
+    ".txt.gz": Format(tables.read_table, ("header", "index")),
     ".parquet": Format(parquet.read_parquet, ("index",)),
     ".h5ad": Format(cells.read_h5ad, ("key",)),
     ".wav": Format(sound.read_wav),
@@ -99,6 +101,8 @@ def _format(path: Path) -> Format:
         raise FileNotFoundError(f"there is no file {path}; name one that is there")
     if path.is_dir():
         return _FOLDER
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device; save what comes from it in a file first")
     name = path.name.lower()
     fitting = [suffix for suffix in FORMATS if name.endswith(suffix)]
     if not fitting:

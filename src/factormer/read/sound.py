@@ -29,8 +29,10 @@ def read_wav(path: Path) -> Data:
         sound = sound / float(np.iinfo(sound.dtype).max)
     if sound.ndim == 2:
         sound = sound.mean(axis=1)
-    width = 2 ** round(np.log2(_WINDOW * rate))
+    width = round(2.0 ** round(np.log2(_WINDOW * max(rate, 1))))
     hop = width // 4
+    if not hop:
+        raise DataError(f"{path} has {rate} samples a second; sound must have 100 at least")
     if len(sound) < width:
         raise DataError(
             f"{path} lasts {len(sound) / rate:.3f} s; it must last {width / rate:.3f} s at least, "

@@ -55,6 +55,8 @@ def opened(results: list[RankResult]) -> int:
         return len(results) - 1
     ranks = np.array([result.rank for result in results], dtype=np.float64)
     errors = np.sqrt([max(result.objective, 0.0) for result in results])
+    if not np.isfinite(errors).all():  # squares outside of what numbers can be
+        errors = np.array([result.relative_error for result in results])
     chord = np.interp(ranks, ranks[[0, -1]], errors[[0, -1]])
     return int(np.argmax(chord - errors))
 
@@ -152,6 +154,7 @@ def _scaled(
 
 def cosines(X: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "r r"]:
     """Cosines between the columns; 0 beside a column of zeros."""
-    sizes = np.linalg.norm(X, axis=0)
-    X = X / np.where(sizes > 0, sizes, 1.0)
+    for size in (lambda X: np.abs(X).max(axis=0), lambda X: np.linalg.norm(X, axis=0)):
+        sizes = size(X)  # first the largest, whose squares are numbers
+        X = X / np.where(sizes > 0, sizes, 1.0)
     return (X.T @ X).clip(-1, 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from factormer.penalties import (
     L1,
@@ -40,7 +42,11 @@ def parse(text: str) -> Penalty:
     if len(values) > len(names):
         raise ValueError(f"the constraint {text!r} has too many values; write {usage}")
     try:
-        options = {n: v if n == "by" else float(v) for n, v in zip(names, values, strict=False)}
+        options: dict[str, Any] = {
+            n: v if n == "by" else _number(v) for n, v in zip(names, values, strict=False)
+        }
+        if kind is not Bounds and math.inf in options.values():
+            raise ValueError(f"the constraint {text!r} has a value that is infinite; write {usage}")
         return kind(**options)
     except TypeError as error:  # a field without a default was left out
         raise ValueError(f"the constraint {text!r} lacks a value; write {usage}") from error
@@ -50,6 +56,12 @@ def parse(text: str) -> Penalty:
         raise ValueError(
             f"the constraint {text!r} has a value that is no number; write {usage}"
         ) from error
+
+
+def _number(text: str) -> float:
+    if "_" in text:  # python takes 1_2 for 12
+        raise ValueError(f"could not convert {text!r}")
+    return float(text)
 
 
 def parse_all(texts: Sequence[str]) -> list[Penalty] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -156,7 +157,8 @@ def by_share(
     W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"]
 ) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "n r"], Float[np.ndarray, " r"]]:
     """Components in the order of their shares of Σ W Hᵀ, which is the sum of their own sums."""
-    sums = np.abs(W).sum(axis=0, dtype=np.float64) * np.abs(H).sum(axis=0, dtype=np.float64)
+    w, h = (np.abs(X).sum(axis=0, dtype=np.float64) for X in (W, H))
+    sums = (w / (w.max() or 1.0)) * (h / (h.max() or 1.0))  # whatever the unit of V
     order = np.argsort(-sums, kind="stable")
     total = sums.sum()
     return W[:, order], H[:, order], sums[order] / total if total else sums
@@ -170,7 +172,6 @@ def _result(
     bound: np.ndarray | None,
     trace: np.ndarray,
 ) -> RankResult:
-    relative = found.rmse * np.sqrt(found.known / found.sq_norm) if found.sq_norm else 0.0
     status = result.status
     return RankResult(
         rank=rank,
@@ -178,18 +179,27 @@ def _result(
         message=status.value,
         iterations=int(trace[-1, 0]),
         seconds=float(trace[-1, 1]),
-        objective=float(result.loss),
+        objective=float(_told(lambda: result.loss, result.rmse)),
         rmse=found.rmse,
-        relative_error=float(relative),
-        explained=float(1 - relative**2),
+        relative_error=found.relative,
+        explained=1 - found.relative**2,
         svd_rmse=None if bound is None else float(bound[min(rank, len(bound) - 1)]),
         shares=[float(share) for share in shares],
     )
 
 
+def _told(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
+    """What was minimised; NaN where it is too large or small for a number, as squares may be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of that
+        values = np.array(loss(), dtype=np.float64)
+    return np.where(np.isfinite(values) & ((values != 0) | (np.asarray(rmse) == 0)), values, np.nan)
+
+
 def _continued(before: np.ndarray, t: Trace) -> np.ndarray:
     """The history of a fit with that of the part before its interruption."""
-    now = np.stack([t.iteration, t.seconds, t.rmse, t.loss], axis=1).astype(np.float64)
+    loss = _told(lambda: t.loss, t.rmse)
+    now = np.stack([t.iteration, t.seconds, t.rmse, loss], axis=1).astype(np.float64)
     if len(before):
         now = now[1:] + np.array([before[-1, 0], before[-1, 1], 0, 0])
     return np.concatenate([before, now])
@@ -219,7 +229,7 @@ def _described(data: Data, counts: Counts) -> dict[str, Any]:
         "dtype": str(V.dtype),
         "nonzeros": int(V.nnz if is_sparse(V) else np.count_nonzero(V)),
         "is_sparse": is_sparse(V),
-        "unknown": 0 if is_sparse(V) else int(np.isnan(V).sum()),
+        "unknown": data.n_unknown,
         "rows": str(data.rows),
         "columns": str(data.columns),
         "has_mask": counts.mask is not None,

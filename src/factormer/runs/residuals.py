@@ -1,7 +1,8 @@
 """Where W Hᵀ departs from V: in all, by rows, by columns, and by blocks of both.
 
 A dense V is subtracted from block by block. Of a sparse one, stored entries are compared one by
-one, and what W Hᵀ puts elsewhere is counted through the small matrices HᵀH and WᵀW.
+one, and what W Hᵀ puts elsewhere is counted through the small matrices HᵀH and WᵀW. All squares
+are those of V / c, with c the largest entry, so that they are numbers whatever the unit of V.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ class Blocks(NamedTuple):
 class Residuals(NamedTuple):
     """Root mean squares of V − W Hᵀ over known entries; means of V and of W Hᵀ by blocks.
 
-    NaN where nothing is known.
+    `rms` is that of V, and `relative` the share of it that the error is. NaN where nothing is
+    known.
     """
 
     rmse: float
-    sq_norm: float
+    rms: float
+    relative: float
     known: int
     rows: Float[np.ndarray, " m"]
     columns: Float[np.ndarray, " n"]
@@ -58,19 +61,40 @@ def residuals(
     V: Any, W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"], known: Any = None
 ) -> Residuals:
     """The residuals of a factorisation; `known` is a mask, dense, or sparse for a sparse V."""
-    W, H = W.astype(np.float64), H.astype(np.float64)
-    sums = _sparse(V, W, H, known) if is_sparse(V) else _dense(V, W, H, known)
+    c = peak(V)
+    W, H = _balanced(W.astype(np.float64), H.astype(np.float64), c)
+    sums = _sparse(V, W, H, known, c) if is_sparse(V) else _dense(V, W, H, known, c)
     error, norm, entries, values, fit = sums
+    sq_error, count = max(error.blocks.sum(), 0.0), entries.blocks.sum()
     return Residuals(
-        rmse=float(np.sqrt(error.blocks.sum() / entries.blocks.sum())),
-        sq_norm=norm,
-        known=int(entries.blocks.sum()),
-        rows=_rms(error.rows, entries.rows),
-        columns=_rms(error.columns, entries.columns),
-        blocks=_rms(error.blocks, entries.blocks),
-        V_blocks=_mean(values.blocks, entries.blocks),
-        fit_blocks=_mean(fit.blocks, entries.blocks),
+        rmse=c * float(np.sqrt(sq_error / count)),
+        rms=c * float(np.sqrt(norm / count)),
+        relative=float(np.sqrt(sq_error / norm)) if norm else 0.0,
+        known=int(count),
+        rows=c * _rms(error.rows, entries.rows),
+        columns=c * _rms(error.columns, entries.columns),
+        blocks=c * _rms(error.blocks, entries.blocks),
+        V_blocks=c * _mean(values.blocks, entries.blocks),
+        fit_blocks=c * _mean(fit.blocks, entries.blocks),
     )
+
+
+def peak(V: Any) -> float:
+    """The size of the largest entry that is finite; 1 where all are zero."""
+    values = V.data if is_sparse(V) else np.asarray(V)
+    if not values.size:
+        return 1.0
+    size = max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None)))
+    if not np.isfinite(size):
+        size = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    return size or 1.0
+
+
+def _balanced(W: np.ndarray, H: np.ndarray, c: float) -> tuple[np.ndarray, np.ndarray]:
+    """Factors of W Hᵀ / c, with H at most 1 in each component."""
+    a, b = (np.abs(X).max(axis=0) for X in (W, H))
+    a, b = np.where(a > 0, a, 1.0), np.where(b > 0, b, 1.0)
+    return W / a * ((a / np.sqrt(c)) * (b / np.sqrt(c))), H / b
 
 
 class _Sums:
@@ -107,7 +131,7 @@ class _Sums:
 _Parts = tuple[_Sums, float, _Sums, _Sums, _Sums]
 
 
-def _dense(V: np.ndarray, W: np.ndarray, H: np.ndarray, known: Any) -> _Parts:
+def _dense(V: np.ndarray, W: np.ndarray, H: np.ndarray, known: Any, c: float) -> _Parts:
     blocks = Blocks.of(*V.shape)
     error, entries, values, fit = (_Sums(blocks) for _ in range(4))
     mask = known.toarray() if is_sparse(known) else known
@@ -115,7 +139,7 @@ def _dense(V: np.ndarray, W: np.ndarray, H: np.ndarray, known: Any) -> _Parts:
     for b, (start, end) in enumerate(zip(blocks.rows[:-1], blocks.rows[1:], strict=True)):
         for first in range(start, end, chunk):
             rows = slice(first, min(first + chunk, end))
-            v, y = V[rows].astype(np.float64), W[rows] @ H.T
+            v, y = V[rows].astype(np.float64) / c, W[rows] @ H.T
             ok = np.isfinite(v)
             if mask is not None:
                 ok &= np.asarray(mask[rows]) > 0
@@ -126,7 +150,7 @@ def _dense(V: np.ndarray, W: np.ndarray, H: np.ndarray, known: Any) -> _Parts:
     return error, norm, entries, values, fit
 
 
-def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any) -> _Parts:
+def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float) -> _Parts:
     blocks = Blocks.of(*V.shape)
     error, entries, values, fit = (_Sums(blocks) for _ in range(4))
     coo = scipy.sparse.coo_array(V)
@@ -136,6 +160,7 @@ def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any) -> _Parts:
         at.eliminate_zeros()
         rows, columns = at.nonzero()
         v = np.asarray(scipy.sparse.csr_array(V)[rows, columns]).ravel().astype(np.float64)
+    v = v / c
     y = np.concatenate(
         [
             np.einsum("ec,ec->e", W[rows[part]], H[columns[part]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -125,9 +126,11 @@ def check_trace(trace: np.ndarray, path: Path) -> np.ndarray:
 def load_trace(path: Path) -> np.ndarray:
     """The rows of a trace.csv."""
     try:
-        trace = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of a file that holds nothing
+            trace = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     except FileNotFoundError as error:
         raise damaged(path, "is not there") from error
-    except ValueError as error:
+    except (ValueError, UserWarning) as error:
         raise damaged(path, "is no table of numbers") from error
     return check_trace(trace, path)
