@@ -128,7 +128,7 @@ def compiled_twice() -> list[int]:
     """Whether the code of a function comes from the disk, the first time and the second."""
     made = [compile.jit(SIGNATURE)(doubled) for _ in range(2)]
     assert [function(1.5) for function in made] == [3.0, 3.0]
-    return [sum(function.stats.cache_hits.values()) for function in made]
+    return [sum(function.stats.cache_hits.values()) for function in made]  # pyright: ignore
 
 
 def test_a_folder_that_is_none_is_done_without(monkeypatch, said, tmp_path):
