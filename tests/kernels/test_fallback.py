@@ -126,7 +126,7 @@ def doubled(x):
 
 def compiled_twice() -> list[int]:
     """Whether the code of a function comes from the disk, the first time and the second."""
-    made = [compile.jit(SIGNATURE)(doubled) for _ in range(2)]
+    made: list[Any] = [compile.jit(SIGNATURE)(doubled) for _ in range(2)]
     assert [function(1.5) for function in made] == [3.0, 3.0]
     return [sum(function.stats.cache_hits.values()) for function in made]  # pyright: ignore
 
