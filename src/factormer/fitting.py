@@ -198,7 +198,7 @@ def _settled(V: Matrix, result: Result, plan: Plan, until: float | None) -> Resu
     """
     over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or plan.symmetric
     fixed = plan.on_h.is_settled
-    if not fixed and (over or not plan.tol or not result.n_iter):
+    if not fixed and (over or not plan.tol or not plan.max_iter):
         return result
     (W, H), tick = result.factors, time.perf_counter()
     try:
@@ -212,7 +212,7 @@ def _settled(V: Matrix, result: Result, plan: Plan, until: float | None) -> Resu
     if not error <= result.error:
         return result
     if fixed:  # these are the iterations
-        pace = (time.perf_counter() - tick) / n_iter
+        pace = (time.perf_counter() - tick) / max(n_iter, 1)
         for _ in range(n_iter):
             result.trace.extend(error[None], pace)
     return replace(result, factors=x, error=error)

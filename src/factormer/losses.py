@@ -85,29 +85,36 @@ class Beta:
     ) -> Float[Tensor, "..."]:
         """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
 
-        In closed form for β = 1 and 2; by Newton's method otherwise, in log y, where the function
-        is nearly quadratic on either side.
+        In closed form for β = 1 and 2. Otherwise the answer is between v and x, and Newton's method
+        comes down to it from the larger; where it leaves the bounds, it goes on between them.
         """
+        tiny = torch.finfo(x.dtype).tiny
         if self.beta == 2:
             return (x + weight * v) / (1 + weight)
         if self.beta == 1:
             shifted = x - weight
             root = (shifted.square() + 4 * weight * v).sqrt()
-            low = 2 * weight * v / (root - shifted).clamp(min=torch.finfo(x.dtype).tiny)
+            low = 2 * weight * v / (root - shifted).clamp(min=tiny)
             return torch.where(shifted > 0, (shifted + root) / 2, low)
-        y, b = floored(torch.maximum(x, v)), self.beta
-        low, high, before = torch.zeros_like(y), torch.full_like(y, torch.inf), x
+        b = self.beta
+        known = torch.as_tensor(weight > 0, device=x.device).expand_as(x)
+        v = torch.where(known, v, x)  # what has no weight stays where it is
+        low, high = floored(torch.minimum(x, v)), floored(torch.maximum(x, v))
+        if b < 2:  # from w y^(β−2) (v − y) = y − x a bound above 0 where x is not
+            least = (weight * v / 2 / (v + x.abs()).clamp(min=tiny)) ** (1 / (2 - b))
+            low = torch.where(x > 0, low, floored(torch.minimum(v / 2, least)))
+        y, before, close = high, low, 16 * torch.finfo(x.dtype).eps
+        p, q = max(2 - b, 0.0), max(b - 2, 0.0)
         for _ in range(n_iter):
-            if bool(((y - before).abs() <= 4 * torch.finfo(y.dtype).eps * y).all()):
+            if bool(((y - before).abs() <= close * y).all()):
                 break
-            before = y
-            power = y ** (b - 2)
-            slope = weight * power * (y - v) + y - x
-            bend = weight * power * ((b - 1) + (2 - b) * v / y) + 1
+            before, up, down = y, y**p, weight * y**q
+            slope = down * (y - v) + up * (y - x)  # times y^(2 − β) where β < 2: so it is convex
+            bend = down + up + q * down * (y - v) / y + p * up * (y - x) / y
             low, high = torch.where(slope < 0, y, low), torch.where(slope > 0, y, high)
-            newton = y - slope / bend.clamp(min=1)
-            middle = torch.where(high.isinf(), 2 * y, (low + high) / 2)
-            y = floored(torch.where((newton > low) & (newton < high), newton, middle))
+            newton = y - slope / bend
+            middle = low.sqrt() * high.sqrt()
+            y = floored(torch.where((newton >= low) & (newton <= high), newton, middle))
         return y
 
 

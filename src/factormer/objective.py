@@ -99,6 +99,9 @@ class Objective(Problem):
         """√(2·objective / entries)."""
         return (self.sq_error(x) / self.size()).sqrt()
 
+    def blurred(self) -> Float[Tensor, "*b"]:
+        return torch.zeros_like(self.mean())  # they are not from products
+
     def fit(self, x: Factors) -> Float[Tensor, "*b"]:
         """Σ ω d(V, W Hᵀ), in float64; not below 0, where rounding could lead."""
         return self._fit(x).clamp(min=0)

@@ -16,6 +16,7 @@ from factormer.matrix.base import inner
 _FEW = 2**16  # entries of V that are looked at as fast as products are formed
 # Share of ‖V‖² below which ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ has too few digits left for a loss.
 RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
+_BLURRED = {torch.float32: 1e-2, torch.float64: 1e-6}  # and for a number that is reported
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,10 @@ class Problem:
         if self.resolved is None and not some(unclear):
             return error
         return torch.where(unclear, self.V.sq_error(x).double(), error)
+
+    def blurred(self) -> Float[Tensor, "*b"]:
+        """The rmse up to which errors from products lack digits that a report should have."""
+        return (_BLURRED[self.V.dtype] * self.V.sq_norm() / self.size()).sqrt()
 
     def loss(self, x: Factors) -> Float[Tensor, "*b"]:
         """½‖W Hᵀ − V‖² (eqs. 2 and 7)."""

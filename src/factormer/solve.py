@@ -109,7 +109,7 @@ class Stationary:
         self._errors = [*self._errors[-_LOOKS:], error]
         if len(self._errors) > _LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error
-            met |= stalled & (size <= 1e4 * eps * self._start)
+            met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
         return Status.CONVERGED if every(met) else None
 
 
@@ -298,8 +298,8 @@ def solve_in_stages(
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
     error = result.error
-    if not stage.exact or some(error == torch.inf):
-        error = (last.sq_error(x) / last.size()).sqrt()
+    if not stage.exact or some((error <= last.blurred()) | error.isinf()):
+        error = last.rmse(x)
     return replace(result, factors=x, error=error)
 
 
