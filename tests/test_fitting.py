@@ -121,14 +121,18 @@ def test_start_is_where_iterations_of_none_end():
     np.testing.assert_array_equal(model.components_, factorize(X, 5, max_iter=0).H.T)
 
 
-def test_end_before_convergence_is_told_where_it_matters():
+@pytest.mark.parametrize("solver", ["auto", "mu"])
+def test_end_before_convergence_is_told(solver):
     with pytest.warns(ConvergenceWarning, match="Maximum number of iterations 2 reached. Increase"):
-        NMF(5, max_iter=2, init="random", random_state=0).fit(X)
+        NMF(5, solver=solver, max_iter=2, init="random", random_state=0).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        NMF(5, max_iter=2, init="random", tol=0.0).fit(X)  # as asked
-        model = NMF(5, max_iter=150, tol=1e-30, random_state=0).fit(X)  # hardly falling any more
-    assert model.status_ is Status.MAX_ITER
+        NMF(5, solver=solver, max_iter=2, init="random", tol=0.0).fit(X)  # as asked
+
+
+def test_precision_that_is_reached_is_convergence():
+    model = NMF(5, max_iter=2000, tol=1e-30, random_state=0).fit(X)
+    assert model.status_ is Status.CONVERGED
 
 
 def test_interruption_keeps_a_fitted_model_and_says_so():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +21,7 @@ from factormer import persistence
 from factormer.coding import Coders, coefficients, copied, is_least_squares, learn
 from factormer.engine import starting_point
 from factormer.factors import Factors
-from factormer.fitting import fit, make_plan, reconstruction_error, warn_where_it_matters
+from factormer.fitting import fit, make_plan, reconstruction_error, warn_of_the_end
 from factormer.kernels.threads import threads
 from factormer.matrix import Dense, Matrix, Sparse, checked
 from factormer.options import Asked, Known, check_forgetting, check_streamable, loss_of, rank_of
@@ -199,7 +202,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._stream: Statistics | None = None
         if hooks is not None:
             hooks.end()
-        warn_where_it_matters(V, result, plan)
+        warn_of_the_end(result, plan)
         return self.result_.W
 
     def _store(self, H: Any, error: float) -> None:
@@ -223,21 +226,31 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """The W that fits X ≈ W @ components_ best, under the loss and what is asked of W.
 
         Exact for the squared error; by iterations, to eight digits of the gradient, for other
-        losses, unknown entries and constraints. `mask`, `weights` and `sigma` as in `fit`.
+        losses, unknown entries and constraints; as far as `time_limit` allows. `mask`, `weights`
+        and `sigma` as in `fit`.
         """
         check_is_fitted(self)
         X, V = read(self, X, mask, weights, sigma, reset=False)
-        W = self._coefficients(V)
+        until = None if self.time_limit is None else time.perf_counter() + self.time_limit
+        W = self._coefficients(V, until)
+        if until is not None and time.perf_counter() >= until:
+            warnings.warn(
+                f"transform ran out of time: rows that {self.time_limit:g} s did not reach have "
+                "rough coefficients; raise time_limit for exact ones",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return W.to(X.device) if is_tensor(X) else like(X)(W)
 
-    def _coefficients(self, V: Matrix) -> torch.Tensor:
+    def _coefficients(self, V: Matrix, until: float | None) -> torch.Tensor:
         loss, asked = loss_of(self.beta_loss, self.solver), Asked.read(self)
         on_w = asked.on_W(self.n_features_in_)
         if is_least_squares(V, loss, on_w):
             coders = getattr(self, "_coders", None) or Coders()
-            return coders.coder(self.components_, asked)(V)
+            coder = coders.coder(self.components_, asked)
+            return coder(V, until=until)
         H = as_tensor(self.components_, name="components_", device=None).mT
-        return coefficients(V, H.to(V.device, V.dtype), loss, on_w)[0]
+        return coefficients(V, H.to(V.device, V.dtype), loss, on_w, until=until)[0]
 
     @threads()
     def inverse_transform(self, X: Any) -> Any:

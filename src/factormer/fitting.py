@@ -40,11 +40,9 @@ from factormer.options import (
 )
 from factormer.penalties import Penalties
 from factormer.solve import Result, Status, Watch
-from factormer.trace import Row, Trace
+from factormer.trace import Row
 from factormer.validate import as_tensor, check_callable, check_limits, check_room
 
-_VISIBLE = 1e-3  # fall of the error, beside ‖V‖, over the last iterations: worth a warning
-_LAST = 10
 _DETERMINED = ("nndsvd", "nndsvda", "custom")  # starts that chance has no part in
 
 
@@ -258,24 +256,18 @@ def reconstruction_error(V: Matrix, result: Result, plan: Plan) -> float:
     return float(_scaled_rmse(problem, x)) * math.sqrt(float(problem.size()))
 
 
-def warn_where_it_matters(V: Matrix, result: Result, plan: Plan) -> None:
-    """Warn of an end before convergence, if the error was still falling visibly."""
+def warn_of_the_end(result: Result, plan: Plan) -> None:
+    """Warn of an end before convergence, unless a number of iterations was asked for."""
     if result.status is Status.INTERRUPTED:
         warnings.warn(
             "The fit was interrupted: the model is fitted with the best factors so far.",
             ConvergenceWarning,
             stacklevel=6,
         )
-    if result.status is Status.MAX_ITER and plan.tol and _falling(V, result.trace):
+    if result.status is Status.MAX_ITER and plan.tol and plan.max_iter:
         warnings.warn(
             f"Maximum number of iterations {plan.max_iter} reached. Increase it to improve "
-            f"convergence: over the last ones the error fell by more than {100 * _VISIBLE:g} % of "
-            "the data.",
+            "convergence, or tol to be content with less.",
             ConvergenceWarning,
             stacklevel=6,
         )
-
-
-def _falling(V: Matrix, trace: Trace) -> bool:
-    errors, size = trace.rmse[-1 - _LAST :], float(V.sq_norm()) / math.prod(V.shape)
-    return bool(errors[0] - errors[-1] > _VISIBLE * math.sqrt(size))

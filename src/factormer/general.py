@@ -306,6 +306,7 @@ def code(
         W = (1 / level).expand(V.shape[0], rank).contiguous()
     else:
         W = problem.scaled_back(Factors(W, H), 1 / mean).W
+    W = problem.on_w.placed(W)
     name = _auto_solver(problem)
     engine = Newton(n_sweeps=50) if name == "newton" else solver(name, problem)
     with torch.no_grad(), threads():
@@ -313,11 +314,12 @@ def code(
         if until is not None:
             rules.append(TimeBudget(0.0, since=until))
         x0, stop = Factors(W, H), any_of(*rules)
-        result = solve(problem, engine, x0, stop=stop, max_iter=_PATIENCE)
-    unit = mean.double() ** (loss.beta / 2)
+        patience = _PATIENCE if name == "newton" or loss.beta in (1, 2) else _PATIENCE // 5
+        result = solve(problem, engine, x0, stop=stop, max_iter=patience)
+    unit, x = mean.double() ** (loss.beta / 2), problem.scaled_back(result.factors, mean)
     return replace(
         result,
-        factors=problem.scaled_back(result.factors, mean),
+        factors=Factors(on_w.placed(x.W), x.H),
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors, every
+from factormer.factors import Factors, every, where
 from factormer.matrix import Matrix, zero_padding
 from factormer.problem import Problem
 from factormer.solvers.hals import HALS
@@ -55,10 +55,11 @@ class Given:
         units = [F.double() / top[..., None, None] for F, top in zip((W, H), tops, strict=True)]
         level = (units[0].abs().mean(dim=-2) * units[1].abs().mean(dim=-2)).sum(dim=-1)
         apart = tops[0].log() + tops[1].log() + (level / problem.mean().double()).log()
-        if every(apart.abs() < math.log(_PROPORTION)):
+        fits = apart.abs() < math.log(_PROPORTION)
+        if every(fits):
             return self.x0
         x = Factors(*units).scale(problem.mean().double() / level)
-        return Factors(x.W.to(W), x.H.to(H))
+        return where(fits, self.x0, Factors(x.W.to(W), x.H.to(H)))
 
 
 @dataclass(frozen=True)

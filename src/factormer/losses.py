@@ -81,7 +81,7 @@ class Beta:
         x: Float[Tensor, "..."],
         weight: Float[Tensor, "..."] | float,
         *,
-        n_iter: int = 30,
+        n_iter: int = 15,
     ) -> Float[Tensor, "..."]:
         """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
 
@@ -106,7 +106,7 @@ class Beta:
         y, before, close = high, low, 16 * torch.finfo(x.dtype).eps
         p, q = max(2 - b, 0.0), max(b - 2, 0.0)
         for _ in range(n_iter):
-            if bool(((y - before).abs() <= close * y).all()):
+            if bool(((y - before).abs() <= close * (y + v + x.abs())).all()):
                 break
             before, up, down = y, y**p, weight * y**q
             slope = down * (y - v) + up * (y - x)  # times y^(2 − β) where β < 2: so it is convex

@@ -212,7 +212,8 @@ def check_callable(name: str, value: Any) -> None:
 
 def check_mean(mean: torch.Tensor) -> None:
     """V / mean, which is what is factorised, has to be representable."""
-    if not all(0 < 1 / value < math.inf for value in mean.flatten().tolist()):
+    most = torch.finfo(mean.dtype).max
+    if not all(0 < 1 / value < most for value in mean.flatten().tolist()):
         raise ValueError(
             f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
             "rescale it, or use float64"

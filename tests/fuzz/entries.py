@@ -74,7 +74,8 @@ def stack(case: Case) -> str:
             what = f"only members are refused: {refusal}"
             raise Broken("a_stack_is_its_members", what) from refusal
         size = float(torch.sqrt((V[k].double() / V[k].max()).square().mean()) * V[k].max())
-        room = (1e-3 if case.dtype == np.float32 else 1e-6) * max(size, float(one.rmse))
+        unit = np.longdouble(size) ** (case.beta / 2)
+        room = (1e-3 if case.dtype == np.float32 else 1e-6) * max(unit, float(one.rmse))
         close = abs(float(one.rmse) - error) <= room or not np.isfinite(size)
         claim(close, "a_stack_is_its_members", f"{error:g} within, {one.rmse:g} alone")
     return whole.status.name
