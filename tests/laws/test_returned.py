@@ -115,7 +115,7 @@ def test_every_number_that_is_reported_is_true_in_any_unit(call, unit, as_sparse
 
 @pytest.mark.parametrize(("rank", "most"), [(60, 34.0), (64, 26.0), ("auto", 26.0)])
 def test_more_components_than_the_data_has_end_well(rank, most):
-    X = load_digits().data
+    X = load_digits(return_X_y=True)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert NMF(rank, random_state=0).fit(X).reconstruction_err_ < most
