@@ -19,7 +19,7 @@ _PACKAGE = Path(__file__).parent
 def circumstances() -> dict[str, Any]:
     """All that the numbers may depend on; no path or name of this computer's owner is in it."""
     return {
-        "factormer": metadata.version("factormer"),
+        "factormer": _version(),
         "commit": commit(),
         "networks": {p.stem: checksum(p) for p in sorted(_PACKAGE.glob("weights/*.safetensors"))},
         "python": platform.python_version(),
@@ -52,3 +52,11 @@ def cpu_name() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
+
+
+def _version() -> str:
+    """That of the package, unless it is used as plain files."""
+    try:
+        return metadata.version("factormer")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -101,8 +101,9 @@ def learn(
 def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
     """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
     problem = Problem(V, x.W.shape[1])
-    mean, root = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25
+    mean, root, unit = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25, None
     if mean and not 1 / root < mean < root:
         problem, unit = problem.normalized()
-        return unit * plain_rmse(problem.V, x.scale(1 / unit))
-    return (problem.sq_error(x) / problem.size()).sqrt()
+        x = x.scale(1 / unit)
+    error = (problem.sq_error(x) / problem.size()).sqrt()
+    return error if unit is None else unit * error

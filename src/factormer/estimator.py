@@ -29,7 +29,7 @@ from factormer.progress import CallbackSupportMixin, Hooks, all_of, bar, with_ca
 from factormer.reading import is_tensor, read, validated
 from factormer.solve import Result
 from factormer.stream import Statistics
-from factormer.validate import as_matrix, as_tensor, like
+from factormer.validate import as_matrix, as_tensor, check_limits, like
 
 
 class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -230,6 +230,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         and `sigma` as in `fit`.
         """
         check_is_fitted(self)
+        check_limits(self.max_iter, self.tol, self.time_limit)
         X, V = read(self, X, mask, weights, sigma, reset=False)
         until = None if self.time_limit is None else time.perf_counter() + self.time_limit
         W = self._coefficients(V, until)

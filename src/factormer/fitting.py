@@ -207,13 +207,13 @@ def _settled(V: Matrix, result: Result, plan: Plan, until: float | None) -> Resu
     error = rmse(V, x, plan)
     if until is not None and time.perf_counter() >= until:
         result = replace(result, status=Status.TIME_LIMIT)
-    if not error <= result.error:
-        return result
+    better = bool(error <= result.error)
     if fixed:  # these are the iterations
         pace = (time.perf_counter() - tick) / max(n_iter, 1)
+        last = (error if better else result.error) / result.trace.unit
         for _ in range(n_iter):
-            result.trace.extend(error[None], pace)
-    return replace(result, factors=x, error=error)
+            result.trace.extend(last[None], pace)
+    return replace(result, factors=x, error=error) if better else result
 
 
 def _tidy(result: Result, plan: Plan) -> Result:

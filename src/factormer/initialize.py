@@ -91,7 +91,7 @@ def merge(x: Factors, rank: int) -> Factors:
     w₁ + w₂ and the mean of h₁ and h₂ by their length, where each wᵢ is as long as its hᵢ.
     """
     *batch, _, k = x.W.shape
-    grams = ((F.mT @ F).double().cpu().view(-1, k, k).numpy() for F in x)
+    grams = ((F.double().mT @ F.double()).cpu().view(-1, k, k).numpy() for F in x)
     mixed = [_merging(A, B, rank) for A, B in zip(*grams, strict=True)]
     P, Q = (
         torch.from_numpy(np.stack(M)).to(x.W).view(*batch, k, rank)

@@ -74,9 +74,10 @@ class Objective(Problem):
     def _share(self) -> float:
         """The p such that W takes up cᵖ of a factor c of V, and H the rest.
 
-        Each takes its root, but a factor that has sizes of its own, sums or bounds, keeps them.
+        Each takes its root, but a factor that has sizes of its own keeps them.
         """
-        return 0.5 + (self.on_h.has_size - self.on_w.has_size) / 2
+        on_w, on_h = self.on_w.firmness, self.on_h.firmness
+        return 0.5 if on_w == on_h else float(on_w < on_h)
 
     def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
         p, c = self._share, c.to(x.W)[..., None, None]

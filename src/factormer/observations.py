@@ -10,7 +10,7 @@ import torch
 
 from factormer.losses import Beta
 from factormer.matrix import Dense, Matrix, Observed, Sparse, checked, stored
-from factormer.validate import as_device, as_matrix, as_tensor, is_sparse
+from factormer.validate import as_device, as_matrix, as_tensor, check_shape, is_sparse
 
 _FEW = 0.3  # share of known entries below which a dense V is better held as a list of them
 
@@ -61,6 +61,7 @@ def observe(
 
 def _dense(given: Any, name: str, V: torch.Tensor) -> torch.Tensor:
     """A weight for each entry of V from an array of its shape, or from one for each row."""
+    check_shape(tuple(V.shape))
     if is_sparse(given):
         given = checked(given, name).toarray()
     array = as_tensor(given, name=name, device=V.device).to(V.dtype)

@@ -42,7 +42,7 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
         _check_width(model, X.shape[1], reset)
         return X
     given: Any = X
-    if is_sparse(X) and given.format not in _SPARSE:  # which is made one of them at once
+    if is_sparse(X):  # before anybody converts it
         given = checked(X, "X")
     finite: Any = "allow-nan" if with_nan else True
     return validate_data(

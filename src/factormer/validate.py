@@ -75,7 +75,7 @@ def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sp
     if is_sparse(V):
         return _as_sparse(V, device)
     entries = as_tensor(V, name="V", device=device)
-    _check_shape(tuple(entries.shape))
+    check_shape(tuple(entries.shape))
     _check_entries(entries, "V")
     return Dense(entries)
 
@@ -92,7 +92,7 @@ def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
     V = checked(V, "V")
     if V.dtype.kind not in "biuf":
         raise ValueError(f"V holds {V.dtype} values; it must hold real numbers")
-    _check_shape(V.shape)
+    check_shape(V.shape)
     rows = V.tocsr().astype(_float_type(V.dtype), copy=False)
     arrays = (rows.data, rows.indices, rows.indptr)
     csr = scipy.sparse.csr_array(arrays, rows.shape)  # which believes no flag, and drops leavings
@@ -110,7 +110,8 @@ def _is_plain(array: np.ndarray) -> bool:
     return array.flags.writeable and array.flags.c_contiguous
 
 
-def _check_shape(shape: tuple[int, ...]) -> None:
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Two axes at least, and something along each."""
     if len(shape) < 2 or 0 in shape:
         raise ValueError(
             f"V has shape {shape}; it must be a matrix (or a stack of matrices) "

@@ -170,11 +170,16 @@ def factors_are_finite(*factors: np.ndarray) -> None:
 def factor_is_feasible(name: str, F: np.ndarray, terms: Any, case: Case) -> None:
     """Nonnegative unless said otherwise; on the simplex, within bounds, and known where fixed."""
     room = 1e4 * case.eps
-    low = 0.0
+    low, whole = 0.0, F
+    for term in terms:
+        if isinstance(term, penalties.Fixed):  # what is known keeps to nothing else
+            F = F[:, ~np.asarray(term.at)]
     for term in terms:
         match term:
             case penalties.Free():
                 low = -np.inf
+            case penalties.Bounds() | penalties.Simplex() if not F.size:
+                continue
             case penalties.Bounds():
                 low = term.low
                 over = float(F.max()) - term.high
@@ -185,9 +190,11 @@ def factor_is_feasible(name: str, F: np.ndarray, terms: Any, case: Case) -> None
                 claim(gap <= room * term.total, "simplex_sums_hold", f"{name} off by {gap:g}")
             case penalties.Fixed():
                 at, columns = np.asarray(term.at), as_array(term.columns)
-                close = np.allclose(F[:, at], columns, rtol=room, atol=float(columns.max()) * room)
+                close = np.allclose(
+                    whole[:, at], columns, rtol=room, atol=float(columns.max()) * room
+                )
                 claim(close, "fixed_columns_are_kept", name)
-    least = float(F.min())
+    least = float(F.min(initial=low if np.isfinite(low) else 0.0))
     claim(least >= low - room * abs(low), "factors_are_feasible", f"{name} has {least:g}")
 
 
@@ -261,6 +268,8 @@ def converged_means_converged(case: Case, x: Answer, truth: Value) -> None:
     if words.get("alpha_W") or words.get("alpha_H") or words.get("fixed"):
         return
     if case.spec["entry"] == "nnf_fixed":
+        return
+    if not np.isfinite(case.A).all():
         return
     W, H = sweep(case.A, x.W, x.H)
     after = objective(case.A, None, W, H, eps=case.eps)

@@ -55,7 +55,8 @@ def stack(case: Case) -> str:
     loss = case.spec.get("loss", "frobenius")
     keywords = options(case) | {"tol": 0.0, "max_iter": min(case.spec["max_iter"], 10)}
     keywords |= {"loss": loss, "init": "custom"}
-    keywords.setdefault("solver", "hals" if loss == "frobenius" else "mu")
+    if keywords.get("solver", "auto") == "auto":  # which is not the same for one and for many
+        keywords["solver"] = "hals" if loss == "frobenius" else "mu"
     keywords.pop("time_limit", None)
     m, n = case.A.shape
     unit = np.sqrt(max(float(np.nan_to_num(case.A).mean()), 1e-300))

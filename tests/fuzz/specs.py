@@ -164,8 +164,10 @@ def specs(draw: Any, entry: str, loss: str) -> Spec:
         spec["rank"] = 10 if accelerator == "accel-r10" else spec["rank"]
     spec["tol"] = draw(rarely(1e-4, st.sampled_from([0.0, 1e-8, 1e-2, 1e-6, 1e-12, 1.0]), 3))
     spec["max_iter"] = draw(st.sampled_from([200, 200, 200, 100, 50, 20, 5, 1, 0, 1000]))
-    if spec.get("solver") == "ao-admm" and loss != "frobenius":
-        spec["max_iter"] = min(spec["max_iter"], 50)  # each takes long
+    if loss != "frobenius":
+        admm = spec.get("solver") == "ao-admm" or spec.get("on_w") or spec.get("on_h")
+        spec["max_iter"] = min(spec["max_iter"], 20 if admm else 200)  # each takes long
+        spec["rank"] = min(spec["rank"], 30)
     if limit := draw(rarely(None, st.sampled_from([1e-9, 1e-3, 0.02]), 25)):
         spec["time_limit"] = limit
     if draw(st.integers(1, 5)) == 5:

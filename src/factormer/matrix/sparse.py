@@ -130,7 +130,9 @@ class Sparse:
     def sq_error(self, x: Factors) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖², by the Gram expansion in float64: the residual itself would be dense."""
         W, H = x.W.double(), x.H.double()
-        V = self if self.dtype == torch.float64 else self.to(torch.float64)
+        V = self
+        if self.dtype != torch.float64:  # and scaled there, not before
+            V = Sparse(replace(self.by_rows, values=self.by_rows.values.double()), self.scale)
         fit = inner(W.mT @ W, H.mT @ H) - 2 * inner(V @ H, W)
         return (self.sq_norm() + fit).clamp(min=0)
 

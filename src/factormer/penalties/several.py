@@ -100,9 +100,11 @@ class Penalties:
         return None if others is None else (*others, sums[0].total if sums else None)
 
     @property
-    def has_size(self) -> bool:
-        """Whether the size of the factor is given: by a sum, or by bounds."""
-        return any(isinstance(term, Simplex | Bounds) for term in self.terms)
+    def firmness(self) -> int:
+        """How far the size of the factor is given: 2 by a sum or bounds, 1 by known columns."""
+        if any(isinstance(term, Simplex | Bounds) for term in self.terms):
+            return 2
+        return int(self.fixed is not None)
 
     @property
     def fixed(self) -> Fixed | None:
