@@ -314,7 +314,7 @@ def code(
         if until is not None:
             rules.append(TimeBudget(0.0, since=until))
         x0, stop = Factors(W, H), any_of(*rules)
-        patience = _PATIENCE if name == "newton" or loss.beta in (1, 2) else _PATIENCE // 5
+        patience = _PATIENCE if name == "newton" or loss.beta == 2 else _PATIENCE // 5
         result = solve(problem, engine, x0, stop=stop, max_iter=patience)
     unit, x = mean.double() ** (loss.beta / 2), problem.scaled_back(result.factors, mean)
     return replace(

@@ -298,7 +298,8 @@ def solve_in_stages(
     x, last = result.factors, last.problem
     x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
     error = result.error
-    if not stage.exact or some((error <= last.blurred()) | error.isinf()):
+    exact = stage.exact and stage.problem.V.dtype == last.V.dtype
+    if not exact or some((error <= last.blurred()) | error.isinf()):
         error = last.rmse(x)
     return replace(result, factors=x, error=error)
 

@@ -217,7 +217,7 @@ def check_mean(mean: torch.Tensor) -> None:
     if not all(0 < 1 / value < most for value in mean.flatten().tolist()):
         raise ValueError(
             f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
-            "rescale it, or use float64"
+            "divide it by a number of its size"
         )
 
 

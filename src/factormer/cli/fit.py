@@ -42,7 +42,7 @@ def fit(
     file: Annotated[
         Path,
         typer.Argument(
-            help="npy, npz, mat, mtx, csv, tsv, parquet, h5ad, wav, or a folder of images."
+            help="npy, npz, mat, mtx, csv, tsv, txt, parquet, h5ad, wav, or a folder of images."
         ),
     ],
     rank: Annotated[str, _opt(_RANK)] = "10",

@@ -209,7 +209,7 @@ class Simplex(Penalty):
 
     def __post_init__(self) -> None:
         _check_by(self.by, "Simplex")
-        _require(self, "total", lambda x: 0 < x < math.inf, "above 0, and finite")
+        _require(self, "total", lambda x: 1e-100 <= x <= 1e100, "from 1e-100 to 1e100")
 
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
