@@ -141,7 +141,7 @@ def test_wrong_penalties_get_a_sentence():
         Group(1.0, by="both")
     with pytest.raises(ValueError, match="swap them"):
         Bounds(2.0, 1.0)
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="from 1e-100 to 1e100"):
         Simplex(0.0)
     with pytest.raises(ValueError, match="at most one of each kind"):
         Penalties.of([L1(1.0), L1(2.0)])
