@@ -46,7 +46,7 @@ class Problem:
 
     def mean(self) -> Float[Tensor, "*b"]:
         """The mean entry of each matrix."""
-        return self.V.total() / n_entries(self.V)
+        return (self.V.total() / n_entries(self.V)).to(self.V.dtype)
 
     def normalized(self) -> tuple[Problem, Float[Tensor, "*b"]]:
         """The problem of V divided by its mean, as the paper trains and tests on, and that mean.

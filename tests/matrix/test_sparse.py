@@ -58,7 +58,7 @@ def assert_is(V: Matrix, entries: Tensor, rng: torch.Generator) -> None:
     VtW, WtW = V.normal(x.W)
     torch.testing.assert_close(VtW, entries.mT @ x.W, **close)
     torch.testing.assert_close(WtW, x.W.mT @ x.W, **close)
-    torch.testing.assert_close(V.total(), entries.sum(), **close)
+    torch.testing.assert_close(V.total().to(entries), entries.sum(), **close)
     torch.testing.assert_close(V.sq_norm(), entries.double().square().sum(), **close)
     error = (x.W @ x.H.mT - entries).double().square().sum()
     torch.testing.assert_close(V.sq_error(x).double(), error, **close)

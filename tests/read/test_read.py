@@ -417,3 +417,11 @@ def test_a_missing_package_is_named_with_its_remedy(tmp_path, monkeypatch, name,
     path.mkdir() if name == "folder" else path.write_bytes(b"x")
     with pytest.raises(ImportError, match=r"pip install 'factormer\[read\]'"):
         read(path)
+
+
+def test_a_matrix_market_file_that_was_cut_is_refused(tmp_path):
+    path = tmp_path / "cut.mtx"
+    scipy.io.mmwrite(path, scipy.sparse.random_array((30, 20), density=0.5, rng=0))
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(ValueError, match=r"ends after \d+ of 300 entries"):
+        read(path)

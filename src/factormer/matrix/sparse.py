@@ -138,7 +138,7 @@ class Sparse:
 
     def total(self) -> Float[Tensor, ""]:
         """The sum of all entries."""
-        return self.scale * self.by_rows.values.sum()
+        return self.scale * self.by_rows.values.double().sum()  # which float32 may not hold
 
     def scaled(self, c: Float[Tensor, ""]) -> Sparse:
         """The matrix c·V; its entries are shared."""

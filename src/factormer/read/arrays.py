@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
 import zipfile
@@ -56,7 +57,19 @@ def read_mat(path: Path, *, key: str | None = None, layout: str | None = None) -
 def read_mtx(path: Path) -> Data:
     """Matrix Market, also compressed (.mtx.gz)."""
     with reading(path, "a Matrix Market file"):
+        _check_length(path)
         return plain(scipy.io.mmread(path), path, "Matrix Market file")
+
+
+def _check_length(path: Path) -> None:
+    """Refuse a Matrix Market file that was cut: scipy's reader may crash on one."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        kind = file.readline().lower()
+        sizes = next((line.split() for line in file if not line.startswith(b"%")), [])
+        entries = sum(1 for line in file if line.strip())
+    stored = int(sizes[-1]) if b"coordinate" in kind else int(sizes[0]) * int(sizes[1])
+    if entries < stored and b"general" in kind:
+        raise DataError(f"{path} ends after {entries} of {stored} entries: write it again")
 
 
 def _check_magic(path: Path, begins: bytes, what: str, writer: str) -> None:
