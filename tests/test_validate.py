@@ -215,7 +215,9 @@ def test_device_that_is_not_there_is_refused_with_a_sentence(device):
 
 @pytest.mark.parametrize("mean", [math.inf, math.nan, 1e-320])
 def test_matrix_whose_mean_is_out_of_range_is_refused_with_a_sentence(mean):
-    with pytest.raises(ValueError, match=r"V is too large or too small for torch.float64 .* divide"):
+    with pytest.raises(
+        ValueError, match=r"V is too large or too small for torch.float64 .* divide"
+    ):
         check_mean(torch.tensor([1.0, mean], dtype=torch.float64))
 
 
