@@ -214,7 +214,7 @@ def check_callable(name: str, value: Any) -> None:
 def check_mean(mean: torch.Tensor) -> None:
     """V / mean, which is what is factorised, has to be representable."""
     most = torch.finfo(mean.dtype).max
-    if not all(0 < 1 / value < most for value in mean.flatten().tolist()):
+    if not all(0 < value < most / 1e3 and 1 / value < most for value in mean.flatten().tolist()):
         raise ValueError(
             f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
             "divide it by a number of its size"
