@@ -22,8 +22,7 @@ from factormer.kernels.threads import threads
 from factormer.losses import Beta
 from factormer.matrix import Dense, Matrix, Observed
 from factormer.nnls import Coder
-from factormer.objective import Objective
-from factormer.observations import check_zeros
+from factormer.objective import Objective, check_zeros
 from factormer.penalties import Fixed, Penalties
 from factormer.problem import Problem
 from factormer.solve import (

@@ -217,3 +217,23 @@ def _real(V: Matrix) -> Tensor | None:
 def _sum(w: Tensor | None, d: Tensor) -> Tensor:
     weighted = d.double() if w is None else torch.where(w > 0, w * d, 0).double()
     return weighted.sum() if d.dim() == 1 else weighted.sum(dim=(-2, -1))
+
+
+def check_zeros(V: Matrix, loss: Beta) -> None:
+    """β ≤ 0 has a pole at v = 0."""
+    if loss.beta > 0:
+        return
+    if isinstance(V, Observed):
+        data = V.V
+        values = data.entries if isinstance(data, Dense) else data.by_rows.values
+        zeros = int(((values == 0) & V.known).sum())
+    elif isinstance(V, Sparse):
+        zeros = V.shape[0] * V.shape[1] - int((V.by_rows.values > 0).sum())
+    else:
+        zeros = int((V.entries == 0).sum())  # pyright: ignore[reportAttributeAccessIssue]
+    if zeros:
+        raise ValueError(
+            f"loss is β = {loss.beta:g} and V has {zeros} zeros, at which it is infinite: add a "
+            "small constant to V, leave zeros out (missing='zeros'), or choose "
+            "'kullback-leibler'"
+        )

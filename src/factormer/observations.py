@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from factormer.losses import Beta
 from factormer.matrix import Dense, Matrix, Observed, Sparse, checked, stored
 from factormer.validate import as_device, as_matrix, as_tensor, check_shape, is_sparse
 
@@ -179,23 +178,3 @@ def _lookup(csr: Any, pattern: Any) -> np.ndarray:
 def _keys(A: Any, n: int) -> np.ndarray:
     rows = np.repeat(np.arange(A.shape[0], dtype=np.int64), np.diff(A.indptr))
     return rows * n + A.indices
-
-
-def check_zeros(V: Matrix, loss: Beta) -> None:
-    """β ≤ 0 has a pole at v = 0."""
-    if loss.beta > 0:
-        return
-    if isinstance(V, Observed):
-        data = V.V
-        values = data.entries if isinstance(data, Dense) else data.by_rows.values
-        zeros = int(((values == 0) & V.known).sum())
-    elif isinstance(V, Sparse):
-        zeros = V.shape[0] * V.shape[1] - int((V.by_rows.values > 0).sum())
-    else:
-        zeros = int((V.entries == 0).sum())  # pyright: ignore[reportAttributeAccessIssue]
-    if zeros:
-        raise ValueError(
-            f"loss is β = {loss.beta:g} and V has {zeros} zeros, at which it is infinite: add a "
-            "small constant to V, leave zeros out (missing='zeros'), or choose "
-            "'kullback-leibler'"
-        )

@@ -13,7 +13,7 @@ import torch
 
 from factormer.losses import NAMES, Beta
 from factormer.matrix import Matrix
-from factormer.observations import check_zeros
+from factormer.objective import check_zeros
 from factormer.penalties import L1, L2, Fixed, Penalties, Penalty
 from factormer.validate import as_rank, as_tensor, is_finite, is_sparse
 
