@@ -24,10 +24,10 @@ from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.learned import LearnedAccelerator
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.zoo import load_any_rank, load_factormer
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver, iterate
 from factormer.solvers.hals import HALS

@@ -22,13 +22,13 @@ import torch
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.factors import Factors
-from factormer.initialize import Random, Rotated
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.zoo import load_any_rank
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.hals import HALS
+from factormer.starts.initialize import Random, Rotated
 from factormer.train.anyrank.evaluate import SHAPES, compare, figures, ratios_of
 from factormer.train.anyrank.rollout import Recorded
 

@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from factormer.graphs import Digraph, augmented_line_digraph
-from factormer.matrix import Dense
+from factormer.data import Dense
 from factormer.nn.factormer import FactormerLayer, ModelConfig
+from factormer.paper.graphs import Digraph, augmented_line_digraph
 
 ROOT = Path(__file__).resolve().parents[1]
 WANTED_RATIO = 20

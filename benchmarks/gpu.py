@@ -22,7 +22,7 @@ from cases import EXACT, exponential
 from environment import environment
 
 import factormer
-from factormer.engine import starting_point
+from factormer.functions import starting_point
 
 SHAPES = ((200, 150, 10), (1000, 500, 20), (5000, 2000, 20), (5000, 2000, 64), (20_000, 5_000, 40))
 STACK = (64, 100, 80, 10)

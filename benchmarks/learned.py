@@ -28,8 +28,8 @@ from environment import environment
 from sklearn.exceptions import ConvergenceWarning
 
 import factormer
-from factormer.engine import starting_point
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.functions import starting_point
 from factormer.train.synthetic import VALIDATION, validation_set
 
 ENGINES: dict[str, dict[str, Any]] = {

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import scipy.io.wavfile
 from PIL import Image
-from tests.report.browser import chromium, drawn, show
+from tests.app.report.browser import chromium, drawn, show
 
-from factormer.cli import main
+from factormer.app.cli import main
 from factormer.datasets import data_folder
 
 PICTURES = Path(__file__).parent / "pictures"

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-from factormer.factors import Factors
-from factormer.graphs import Digraph, augmented_line_digraph, residuals, transpose
+from factormer.data.factors import Factors
 from factormer.nn.factormer import FactormerLayer, NFactormer
 from factormer.nn.refining import Network, RefiningFactormer
+from factormer.paper.graphs import Digraph, augmented_line_digraph, residuals, transpose
 
 # The Factormer (eqs. 9–15)
 

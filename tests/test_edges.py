@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from factormer import NMF, factorize
-from factormer.presets import SOLVERS, STARTS
+from factormer.run.presets import SOLVERS, STARTS
 
 rng = np.random.default_rng(0)
 V = rng.exponential(size=(14, 3)) @ rng.exponential(size=(3, 11)) * (rng.random((14, 11)) > 0.3)

@@ -11,11 +11,11 @@ from factormer import NMF, factorize
 from factormer import penalties as P
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.moves import Moves, Track, products, proposal
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import Pooled, Progress
-from factormer.presets import SOLVERS, STARTS
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
+from factormer.run.presets import SOLVERS, STARTS
 from factormer.solvers.ao_admm import admm_nnls
 from tests.networks import random_any_rank
 

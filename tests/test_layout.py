@@ -13,56 +13,28 @@ SRC = Path(__file__).parents[1] / "src" / "factormer"
 FILES = sorted(SRC.rglob("*.py"))
 MAX_LINES = 350
 
-# A module may import those of lower rank, and itself if it is a package; equals are siblings.
-RANKS = {
-    "starting": 0,
-    "factors": 0,
-    "matrix": 1,
-    "kernels": 0,
-    "files": 0,
-    "trace": 0,
-    "losses": 0,
-    "penalties": 0,
-    "problem": 2,
-    "svd": 2,
-    "objective": 2.5,
-    "validate": 2,
-    "datasets": 2,
-    "circumstances": 4,
-    "read": 3,
-    "observations": 3,
-    "solvers": 3,
-    "nn": 3,
-    "graphs": 3,
-    "options": 4,
-    "canonical": 3,
-    "nnls": 4,
-    "stream": 4,
-    "initialize": 4,
-    "separable": 4,
-    "reading": 5,
-    "accelerate": 5,
-    "solve": 6,
-    "train": 7,
-    "presets": 7,
-    "plot": 7,
-    "progress": 7,
-    "persistence": 7,
-    "general": 7.5,
-    "engine": 8,
-    "coding": 8,
-    "fitting": 9,
-    "demo": 9,
-    "runs": 9,
-    "estimator": 10,
-    "report": 10,
-    "compare": 10,
-    "functional": 11,
-    "__init__": 12,  # the public names
-    "reproduce": 13,
-    "cli": 14,
-    "__main__": 15,
-}
+# The rooms, in the order of the layers: each imports only those before it.
+LAYERS = [
+    "starting",
+    "kernels",
+    "data",
+    "problem",
+    "nn",
+    "solvers",
+    "starts",
+    "accelerate",
+    "run",
+    "functions",
+    "estimator",
+    "__init__",  # the public names
+    "train",
+    "paper",
+    "app",
+    "penalties",  # public names of what lies in a room
+    "datasets",
+    "plot",
+    "__main__",
+]
 
 
 def name_of(file: Path) -> str:
@@ -91,16 +63,16 @@ def imported_units(source: str, package: tuple[str, ...]) -> Iterator[tuple[int,
         for root, *path in names:
             if root == "factormer":
                 unit = path[0] if path else "__init__"
-                is_unit = unit in RANKS or (SRC / unit).is_dir() or (SRC / f"{unit}.py").exists()
+                is_unit = unit in LAYERS or (SRC / unit).is_dir() or (SRC / f"{unit}.py").exists()
                 yield node.lineno, unit if is_unit else "__init__"
 
 
 def rank_of(unit: str) -> int:
-    assert unit in RANKS, (
-        f"factormer.{unit} has no place in the dependency order; "
-        f"give it a rank in RANKS of tests/test_layout.py and in CONTRIBUTING.md"
+    assert unit in LAYERS, (
+        f"factormer.{unit} has no place in the order of the layers; "
+        f"give it one in LAYERS of tests/test_layout.py and in CONTRIBUTING.md"
     )
-    return RANKS[unit]
+    return LAYERS.index(unit)
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
@@ -131,7 +103,7 @@ def test_module_has_a_rank(file):
         ("from . import problem", "factormer", "problem"),
         ("from .base import iterate", "factormer.solvers", "solvers"),
         ("from ..nn.zoo import load", "factormer.accelerate", "nn"),
-        ("def f():\n    from factormer.solve import Trace", "factormer", "solve"),
+        ("def f():\n    from factormer.run.solve import Trace", "factormer", "run"),
     ],
 )
 def test_every_way_to_import_is_seen(source, package, expected):

@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 # A module that stands for all that loads slowly: it interrupts the process that imports it.
 SLOW = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
-SCRIPT = "import sys\nfrom factormer.cli import main\nsys.exit(main())\n"
+SCRIPT = "import sys\nfrom factormer.app.cli import main\nsys.exit(main())\n"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:

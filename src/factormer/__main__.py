@@ -2,7 +2,7 @@
 
 import sys
 
-from factormer.cli import main
+from factormer.app.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,7 @@
 """Ctrl-C while the command is still loading: one line and exit code 130, and no trace of imports.
 
 Programs that import the package are left alone: only `factormer` and `python -m factormer` are the
-command. `factormer.cli.main` takes over when everything is loaded.
+command. `factormer.app.cli.main` takes over when everything is loaded.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import torch
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.factors import Factors
-from factormer.matrix import Dense, Sparse
+from factormer.data import Dense, Sparse
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.zoo import load_any_rank
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
-from factormer.factors import Factors
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 
 
 def problem_of(*batch: int) -> Problem:

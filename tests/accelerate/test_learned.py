@@ -5,11 +5,11 @@ import torch
 
 from factormer.accelerate.base import Accelerated, Always
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
-from factormer.factors import Factors
-from factormer.initialize import Given
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
+from factormer.starts.initialize import Given
 from tests.networks import random_network, small_config
 
 INIT, ACCEL = random_network(small_config()), random_network(small_config(n_points=2))

@@ -10,9 +10,9 @@ from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
-from factormer.factors import Factors
-from factormer.matrix import Dense, agreeing
-from factormer.problem import Problem
+from factormer.data import Dense, agreeing
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS
 

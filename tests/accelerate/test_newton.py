@@ -7,13 +7,13 @@ import torch
 
 from factormer import kernels
 from factormer.accelerate.newton import ExtrapolatedNewton
-from factormer.engine import factorize
-from factormer.factors import Factors
-from factormer.losses import Beta
-from factormer.matrix import Dense, Sparse
-from factormer.objective import Objective
+from factormer.data import Dense, Sparse
+from factormer.data.factors import Factors
+from factormer.functions import factorize
 from factormer.penalties import L1, L2, Fixed, Penalties
-from factormer.solve import Status
+from factormer.problem.losses import Beta
+from factormer.problem.objective import Objective
+from factormer.run.solve import Status
 
 pytestmark = pytest.mark.skipif(kernels.kullback_rows() is None, reason="numba is absent")
 

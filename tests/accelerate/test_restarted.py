@@ -10,9 +10,9 @@ from torch import Tensor
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
-from factormer.factors import Factors
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver, iterate
 from factormer.solvers.hals import HALS

@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 
 from factormer import penalties
-from factormer.losses import NAMES
+from factormer.problem.losses import NAMES
 from tests.fuzz.specs import SPARSE, Spec
 
 UNREADABLE = ("one-axis", "complex", "text", "empty")

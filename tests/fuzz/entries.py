@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import factormer
-from factormer.engine import starting_point
+from factormer.functions import starting_point
 from tests.fuzz import models
 from tests.fuzz.build import Case
 from tests.fuzz.claims import (

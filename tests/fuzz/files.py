@@ -24,7 +24,7 @@ FLAWS = re.compile(r"Traceback|error of the program itself|allow_pickle|infs or 
 
 def command_line(case: Case) -> str:
     """`factormer fit` ends with an answer that is right, or with a sentence."""
-    from factormer.cli import main
+    from factormer.app.cli import main
 
     with tempfile.TemporaryDirectory() as folder:
         suffix = case.spec["file"].replace("-sparse", "")

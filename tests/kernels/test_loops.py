@@ -13,13 +13,13 @@ from factormer import kernels
 from factormer.accelerate.base import Resumable
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, Leapt
-from factormer.factors import Factors
+from factormer.data import Dense, LowRank, Matrix, Normal, Sparse
+from factormer.data.factors import Factors
+from factormer.data.intake import as_matrix
 from factormer.kernels import _loaded, compiled, loops
-from factormer.matrix import Dense, LowRank, Matrix, Normal, Sparse
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.base import iterate
 from factormer.solvers.hals import FLAT, HALS, sweep
-from factormer.validate import as_matrix
 
 ORDERS = {
     "C": np.ascontiguousarray,

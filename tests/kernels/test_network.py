@@ -7,11 +7,11 @@ import torch
 
 from factormer.accelerate.anyrank import AnyRank, Memory
 from factormer.accelerate.her import LearnedHER
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import Pooled
 from factormer.nn.zoo import load_any_rank
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS
 from tests.kernels.test_loops import STORES, draw, draw_problem

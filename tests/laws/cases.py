@@ -20,15 +20,15 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
-from factormer.factors import Factors
-from factormer.initialize import NNDSVD, Initializer, Merged, Random, Rotated
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.refining import Network
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
+from factormer.starts.initialize import NNDSVD, Initializer, Merged, Random, Rotated
 from tests.networks import random_any_rank, random_network, small_config
 
 RANK = 3  # that of the networks below

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 
 from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Judged
-from factormer.factors import Factors
-from factormer.problem import Problem
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
 
 PLAIN = {name: s for name, s in SOLVERS.items() if not isinstance(s, Accelerated)}

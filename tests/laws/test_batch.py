@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from tests.laws.cases import (
     DETERMINISTIC,
     MAX_SIZE,

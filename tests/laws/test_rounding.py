@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factormer.accelerate.lookahead import Lookahead
-from factormer.factors import Factors
-from factormer.initialize import NNDSVD, Initializer, merge, nndsvd
-from factormer.matrix import Dense
-from factormer.problem import Problem
-from factormer.separable import Separable
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
+from factormer.starts.initialize import NNDSVD, Initializer, merge, nndsvd
+from factormer.starts.separable import Separable
 from tests.laws.cases import (
     INITIALIZERS,
     Case,

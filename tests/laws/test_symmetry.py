@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from tests.laws.cases import (
     SOLVERS,
     assert_close,

@@ -10,8 +10,8 @@ from hypothesis import given
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
-from factormer.matrix import LowRank, Sparse
-from factormer.problem import Problem
+from factormer.data import LowRank, Sparse
+from factormer.problem.problem import Problem
 from factormer.solvers.hals import HALS
 from tests.laws.cases import (
     INITIALIZERS,

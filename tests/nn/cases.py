@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from factormer.nn.factormer import ModelConfig
 from tests.networks import small_config
 

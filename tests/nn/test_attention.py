@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.graphs import augmented_line_digraph, transpose
-from factormer.matrix import Dense
+from factormer.data import Dense
 from factormer.nn.attention import EdgeAttention
 from factormer.nn.factormer import FactormerLayer
+from factormer.paper.graphs import augmented_line_digraph, transpose
 from tests.networks import random_layer, small_config
 from tests.reference import LiteralFactormer
 

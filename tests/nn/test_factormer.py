@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from factormer.factors import Factors
-from factormer.graphs import augmented_line_digraph
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.factormer import ModelConfig, NFactormer
+from factormer.paper.graphs import augmented_line_digraph
 from tests.networks import random_layer, random_network, small_config
 from tests.nn.cases import assert_same, draw, draw_point
 from tests.reference import LiteralFactormer

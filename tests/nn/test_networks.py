@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from tests import reference
 from tests.networks import random_network, small_config
 from tests.nn.cases import assert_same, draw, draw_point, each_config

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.refining import build, unit_residual
 from tests.networks import random_network, small_config
 from tests.nn.cases import draw, draw_point

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.zoo import (
@@ -25,9 +25,9 @@ from factormer.nn.zoo import (
     read_card,
     save_model,
 )
+from tests.data.test_files import fill_the_disk
 from tests.networks import random_any_rank, random_network, small_config
 from tests.nn.cases import draw_point, each_config
-from tests.test_files import fill_the_disk
 
 NAMES = [name for name, card in models().items() if not isinstance(card.config, AnyRankConfig)]
 ANY_RANK = [name for name in models() if name not in NAMES]

@@ -6,9 +6,9 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Dense, Normal
-from factormer.problem import Problem
+from factormer.data import Dense, Normal
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM, admm_nnls, spd_inverse
 from tests import reference
 

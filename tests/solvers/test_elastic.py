@@ -9,10 +9,10 @@ import sklearn.decomposition
 import torch
 
 from factormer import NMF, custom_start, factorize
-from factormer.factors import Factors
-from factormer.matrix import Dense
-from factormer.objective import Objective
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.penalties import L1, L2, Fixed, Penalties, Simplex
+from factormer.problem.objective import Objective
 from factormer.solvers.elastic import ElasticHALS
 
 draw = np.random.default_rng(0)

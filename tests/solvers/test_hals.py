@@ -9,9 +9,9 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.decomposition._nmf import _fit_coordinate_descent
 
-from factormer.factors import Factors
-from factormer.matrix import Dense, Normal
-from factormer.problem import Problem
+from factormer.data import Dense, Normal
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers import hals
 from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS, hals_nnls, sweep

@@ -8,9 +8,9 @@ import torch
 from sklearn.decomposition import non_negative_factorization
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.multiplicative import Multiplicative
 
 

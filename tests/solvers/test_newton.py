@@ -9,11 +9,11 @@ from torch import Tensor
 
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.factors import Factors
-from factormer.losses import Beta
-from factormer.matrix import Dense, Observed, Sparse, stored
-from factormer.objective import Objective
+from factormer.data import Dense, Observed, Sparse, stored
+from factormer.data.factors import Factors
 from factormer.penalties import L1, L2, Penalties, Simplex
+from factormer.problem.losses import Beta
+from factormer.problem.objective import Objective
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton
 from tests.reference import newton_row

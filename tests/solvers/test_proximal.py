@@ -9,10 +9,8 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.losses import Beta
-from factormer.matrix import Dense, Observed
-from factormer.objective import Objective
+from factormer.data import Dense, Observed
+from factormer.data.factors import Factors
 from factormer.penalties import (
     L1,
     L2,
@@ -24,6 +22,8 @@ from factormer.penalties import (
     Simplex,
     Smooth,
 )
+from factormer.problem.losses import Beta
+from factormer.problem.objective import Objective
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.newton import Newton

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
-from tests.test_files import fill_the_disk
+from tests.data.test_files import fill_the_disk
 
 CPU = torch.device("cpu")
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from factormer.factors import Factors
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.train.objective import discounted, unrolled_loss
 
 

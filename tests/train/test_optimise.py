@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.problem.problem import Problem
 from factormer.train.optimise import Learner
 from factormer.train.synthetic import SizeClass, Stack, stack
 from tests.networks import random_network

@@ -5,9 +5,9 @@ from itertools import islice
 import pytest
 import torch
 
-from factormer.factors import Factors, concatenate
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors, concatenate
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
 from factormer.train.rollout import rollout
 from tests.networks import random_network, small_config

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.initialize import NNDSVD
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.problem.problem import Problem
+from factormer.starts.initialize import NNDSVD
 from factormer.train import synthetic
 from factormer.train.synthetic import (
     TRAINING,

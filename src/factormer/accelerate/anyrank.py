@@ -19,9 +19,9 @@ from torch import Tensor
 from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.accelerate.moves import Moves, Track
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankNetwork, Pooled, Progress
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 
 
 class Memory(NamedTuple):

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from factormer.factors import Factors, some, where
-from factormer.problem import Problem
+from factormer.data.factors import Factors, some, where
+from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 
 M = TypeVar("M")

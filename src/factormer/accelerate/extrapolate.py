@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.problem import Problem
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 
 
 class Momentum(NamedTuple):

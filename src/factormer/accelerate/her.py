@@ -18,9 +18,9 @@ from factormer.accelerate.anyrank import AnyRank, Memory
 from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.accelerate.moves import Moves
-from factormer.factors import Factors
-from factormer.matrix import Dense, LowRank
-from factormer.problem import RESOLVED, Problem
+from factormer.data import Dense, LowRank
+from factormer.data.factors import Factors
+from factormer.problem.problem import RESOLVED, Problem
 from factormer.solvers.hals import FLAT, HALS, HALSState
 
 # Multiplications of an iteration up to which one compiled thread beats Python, BLAS and two.

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import torch
 
 from factormer.accelerate.base import Descent, Safeguard
-from factormer.factors import Factors, concatenate, where
-from factormer.initialize import NNDSVD, Initializer
+from factormer.data.factors import Factors, concatenate, where
 from factormer.nn.refining import Network
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
+from factormer.starts.initialize import NNDSVD, Initializer
 
 _BLOCK_ENTRIES = 2**24  # attention weights held at once where no gradient is wanted
 

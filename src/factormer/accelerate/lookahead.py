@@ -11,9 +11,9 @@ from torch import Tensor
 from factormer.accelerate.base import Adaptive, Judged, RestartedState, Resumable
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
-from factormer.factors import Factors
-from factormer.matrix import LowRank, Matrix, agreeing
-from factormer.problem import Problem
+from factormer.data import LowRank, Matrix, agreeing
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver, advance
 from factormer.solvers.hals import HALS, HALSState
 

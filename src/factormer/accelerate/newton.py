@@ -12,10 +12,10 @@ from torch import Tensor
 from factormer import kernels
 from factormer.accelerate.base import Restarted, RestartedState
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch
-from factormer.objective import Objective
-from factormer.problem import Problem
+from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
 from factormer.solvers.newton import Newton, is_plain_kullback
 
 _SMALL = 4e6  # multiplications of a half-step up to which threads would gain less than Python costs

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from factormer.matrix import Matrix
+from factormer.data import Matrix
 
 
 class EdgeAttention(nn.Module):

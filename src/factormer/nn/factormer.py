@@ -12,8 +12,8 @@ from typing import Literal, get_args
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from factormer.factors import Factors
-from factormer.matrix import Matrix, zero_padding
+from factormer.data import Matrix, zero_padding
+from factormer.data.factors import Factors
 from factormer.nn.attention import EdgeAttention
 
 Variant = Literal["paper", "refining"]

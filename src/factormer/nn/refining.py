@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from factormer.factors import Factors
-from factormer.matrix import Dense, Matrix, n_entries, zero_padding
+from factormer.data import Dense, Matrix, n_entries, zero_padding
+from factormer.data.factors import Factors
 from factormer.nn.factormer import FactormerLayer, ModelConfig, NFactormer
 
 

@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from factormer.files import parsed, write
+from factormer.data.files import parsed, write
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network, build

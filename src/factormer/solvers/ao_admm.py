@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.factors import Factors
-from factormer.matrix import Normal
-from factormer.problem import Problem
+from factormer.data import Normal
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.base import Point
 
 

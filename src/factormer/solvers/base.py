@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Normal
-from factormer.problem import Problem
+from factormer.data import Normal
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 
 
 @runtime_checkable

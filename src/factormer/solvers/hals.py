@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from factormer.factors import Factors
+from factormer.data import Matrix, Normal, n_rows
+from factormer.data.factors import Factors
 from factormer.kernels import compiled, real
 from factormer.kernels.threads import share
-from factormer.matrix import Matrix, Normal, n_rows
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 
 # The curvature beside the largest at which a component counts as zero: rounding, no direction.
 FLAT = {dtype: (100 * torch.finfo(dtype).eps) ** 2 for dtype in (torch.float32, torch.float64)}

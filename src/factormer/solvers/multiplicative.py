@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Normal
-from factormer.objective import Objective
-from factormer.problem import Problem
+from factormer.data import Normal
+from factormer.data.factors import Factors
+from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
 from factormer.solvers.base import Point
 
 

@@ -11,12 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.factors import Factors
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch, share
-from factormer.matrix import Dense
-from factormer.objective import Objective
-from factormer.penalties import Penalties
-from factormer.problem import Problem
+from factormer.problem.objective import Objective
+from factormer.problem.penalties import Penalties
+from factormer.problem.problem import Problem
 
 
 @dataclass(frozen=True)

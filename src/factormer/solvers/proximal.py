@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Dense, Normal, Observed
-from factormer.objective import Objective
-from factormer.penalties import Penalties
-from factormer.problem import Problem
+from factormer.data import Dense, Normal, Observed
+from factormer.data.factors import Factors
+from factormer.problem.objective import Objective
+from factormer.problem.penalties import Penalties
+from factormer.problem.problem import Problem
 
 
 def smooth_solve(

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Normal
-from factormer.problem import Problem
+from factormer.data import Normal
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.hals import hals_nnls
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from factormer.files import check_place, parsed, replacing, unwritten, write
+from factormer.data.files import check_place, parsed, replacing, unwritten, write
 
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:

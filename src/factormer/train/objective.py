@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import n_entries
-from factormer.problem import Problem
+from factormer.data import n_entries
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.train.config import Objective
 
 

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Dense
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.nn.refining import Network
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.train.config import TrainConfig
 from factormer.train.objective import unrolled_loss
 from factormer.train.rollout import rollout

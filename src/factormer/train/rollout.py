@@ -9,12 +9,12 @@ import torch
 
 from factormer.accelerate.base import Accelerated, Always
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
-from factormer.factors import Factors
-from factormer.initialize import Given
+from factormer.data.factors import Factors
 from factormer.nn.refining import Network
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.base import iterate
+from factormer.starts.initialize import Given
 
 
 def rollout(model: Network, problem: Problem, x0: Factors, *, n_accel: int) -> Iterator[Factors]:

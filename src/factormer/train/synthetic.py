@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.initialize import NNDSVD
-from factormer.matrix import Dense
-from factormer.problem import Problem
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
+from factormer.starts.initialize import NNDSVD
 
 
 @dataclass(frozen=True)

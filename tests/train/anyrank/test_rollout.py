@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from factormer.accelerate.base import Restarted
+from factormer.accelerate.cuda_graph import map_tensors, tensors
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.accelerate.replay import map_tensors, tensors
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.train.anyrank.problems import draw_bucket
 from factormer.train.anyrank.rollout import (

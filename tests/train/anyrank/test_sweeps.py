@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Dense, Normal
-from factormer.problem import Problem
+from factormer.data import Dense, Normal
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.solvers.hals import HALS, sweep
 from factormer.train.anyrank.sweeps import Sweeps, SweptHALS, swept
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.accelerate.base import Restarted
-from factormer.factors import Factors
-from factormer.problem import Problem
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
 from factormer.train.anyrank.problems import STARTS, SYNTHETIC, Source, draw_bucket
 from factormer.train.anyrank.rollout import trajectory
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from factormer.accelerate.base import RestartedState
-from factormer.accelerate.replay import map_tensors, tensors
-from factormer.matrix import Dense
+from factormer.accelerate.cuda_graph import map_tensors, tensors
+from factormer.data import Dense
 from factormer.nn.anyrank import AnyRankNetwork
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.pool import Entry
 from factormer.train.anyrank.rollout import Outcome, learned, unrolled_loss

@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.initialize import Random, nndsvd
-from factormer.matrix import Dense
-from factormer.problem import Problem
-from factormer.svd import OVERSAMPLING
+from factormer.data import Dense
+from factormer.data.factors import Factors
+from factormer.data.svd import OVERSAMPLING
+from factormer.problem.problem import Problem
+from factormer.starts.initialize import Random, nndsvd
 
 KINDS = (
     *("exponential", "gamma", "lognormal", "sparse", "separable", "smooth", "uneven", "counts"),

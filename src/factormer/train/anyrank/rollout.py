@@ -12,9 +12,9 @@ from torch import Tensor
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Restarted, RestartedState
 from factormer.accelerate.extrapolate import Extrapolation
-from factormer.factors import Factors
+from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankNetwork
-from factormer.problem import Problem
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.base import Solver
 

@@ -14,12 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.factors import Factors
-from factormer.matrix import Dense, LowRank
-from factormer.problem import Problem
+from factormer.data import Dense, LowRank
+from factormer.data.factors import Factors
+from factormer.data.svd import OVERSAMPLING
+from factormer.problem.problem import Problem
 from factormer.solvers.base import Point
 from factormer.solvers.hals import FLAT, HALS
-from factormer.svd import OVERSAMPLING
 
 
 class Sweeps(torch.autograd.Function):

@@ -1,0 +1,1 @@
+"""The command `factormer`: reading files, run folders, reports."""

@@ -1,0 +1,280 @@
+"""The commands that fit a file and make its report."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from factormer.app.cli.app import AsJson, app, given, print_json
+
+Data, Model, Solver = "Data", "Model", "Solver"
+_RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
+_RANKS = 1000  # that a run may have
+_SAID_OF = (
+    "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
+    " or labels."
+)
+_ASKED = (
+    "l1:WEIGHT, l2:WEIGHT, smooth:WEIGHT, orthogonal:WEIGHT, group:WEIGHT:BY, simplex:TOTAL:BY, "
+    "bounds:LOW:HIGH or free; may be given several times."
+)
+
+
+def _opt(help: str, panel: str | None = None, *names: str, **kwargs: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **kwargs)
+
+
+@app.command()
+def fit(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="npy, npz, mat, mtx, csv, tsv, txt, parquet, h5ad, wav, or a folder of images."
+        ),
+    ],
+    rank: Annotated[str, _opt(_RANK)] = "10",
+    out: Annotated[Path | None, _opt("Run folder; default runs/NAME.")] = None,
+    title: Annotated[str | None, _opt("Of the report; default the name of the file.")] = None,
+    fresh: Annotated[bool, _opt("Discard the run in that folder.", None, "--fresh")] = False,
+    as_json: AsJson = False,
+    progress: Annotated[bool | None, _opt("Show a progress bar; by default on a terminal.")] = None,
+    key: Annotated[str | None, _opt("Array of an npz or mat file, layer of an h5ad.", Data)] = None,
+    layout: Annotated[str | None, _opt("Three axes as images or as a cube.", Data)] = None,
+    transpose: Annotated[bool, _opt("Exchange rows and columns.", Data, "--transpose")] = False,
+    rows_are: Annotated[str | None, _opt(f"Rows: {_SAID_OF}", Data)] = None,
+    columns_are: Annotated[str | None, _opt(f"Columns: {_SAID_OF}", Data)] = None,
+    row_labels: Annotated[Path | None, _opt("Text file, a label a line.", Data)] = None,
+    column_labels: Annotated[Path | None, _opt("Text file, a label a line.", Data)] = None,
+    resize: Annotated[str | None, _opt("HEIGHTxWIDTH for images of a folder.", Data)] = None,
+    header: Annotated[
+        bool | None, _opt("The first line of a table is labels; found out by default.", Data)
+    ] = None,
+    index: Annotated[
+        bool | None, _opt("The first column of a table is labels; found out by default.", Data)
+    ] = None,
+    mask: Annotated[
+        Path | None, _opt("File of V's shape: 1 where an entry is known, 0 where not.", Data)
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        _opt("File of V's shape, or of a column: how much an entry, or a row, counts.", Data),
+    ] = None,
+    missing: Annotated[str | None, _opt("zeros: zeros of V are not known.", Data)] = None,
+    loss: Annotated[
+        str, _opt("frobenius, kullback-leibler, itakura-saito, or the β of a divergence.", Model)
+    ] = "frobenius",
+    regularize_w: Annotated[list[str] | None, _opt(f"On W: {_ASKED}", Model)] = None,
+    regularize_h: Annotated[list[str] | None, _opt(f"On H: {_ASKED}", Model)] = None,
+    symmetric: Annotated[bool, _opt("V ≈ H Hᵀ.", Model, "--symmetric")] = False,
+    init: Annotated[str, _opt("Start; see `factorize`.", Solver)] = "auto",
+    solver: Annotated[str, _opt("Algorithm; see `factorize`.", Solver)] = "auto",
+    accelerator: Annotated[
+        str, _opt("auto, none, any-rank, accel-r10, or a weights file.", Solver)
+    ] = "auto",
+    max_iter: Annotated[int, _opt("Iterations at most.", Solver)] = 200,
+    tol: Annotated[float, _opt("Tolerance on the gradient; 0: none.", Solver)] = 1e-4,
+    time_limit: Annotated[float | None, _opt("Seconds for each rank.", Solver)] = None,
+    device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
+    seed: Annotated[int, _opt("Of the random choices.", Solver)] = 0,
+) -> None:
+    """Factorise a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
+
+    The same command goes on where it was stopped: ranks that are done are not fitted again.
+    """
+    from factormer.app.read import read, read_beside
+    from factormer.app.report import write_report
+    from factormer.app.runs import FitOptions, RunFolder
+    from factormer.app.runs import fit as run
+    from factormer.data.intake import as_device
+
+    ranks = parse_ranks(rank)
+    if device is not None:
+        as_device(device)
+    said = {"layout": layout, "header": header, "index": index, "resize": resize}
+    data = read(
+        file,
+        key=key,
+        transpose=transpose,
+        rows_are=rows_are,
+        columns_are=columns_are,
+        row_labels=row_labels,
+        column_labels=column_labels,
+        **said,
+    )
+    options = FitOptions(
+        loss=_number_or_name(loss),
+        regularize_w=tuple(regularize_w or ()),
+        regularize_h=tuple(regularize_h or ()),
+        missing=missing,
+        symmetric=symmetric,
+        init=init,
+        solver=solver,
+        accelerator=None if accelerator == "none" else accelerator,
+        max_iter=max_iter,
+        tol=tol,
+        time_limit=time_limit,
+        device=device,
+        seed=seed,
+    )
+    folder = RunFolder(out or Path("runs") / data.name)
+    data = data if title is None else replace(data, name=title)
+    bar = _Bar(ranks, max_iter, time_limit, shown=progress)
+    tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
+
+    def begin(rank: int) -> None:
+        tell()
+        bar.begin(rank)
+
+    with bar, _ended_as_interrupted():
+        results = run(
+            data,
+            ranks,
+            options,
+            folder.path,
+            mask=None if mask is None else read_beside(mask, said, transpose=transpose).V,
+            weights=None if weights is None else read_beside(weights, said, transpose=transpose).V,
+            command=shlex.join(["factormer", *given.get()]),
+            fresh=fresh,
+            begin=begin,
+            watch=bar.watch if bar.shown else None,
+        )
+    write_report(folder)
+    interrupted = any(not result.is_finished for result in results)
+    if as_json:
+        print_json(
+            {
+                "schema": 1,
+                "run": str(folder.path),
+                "report": str(folder.report),
+                "data": folder.description()["data"],
+                "interrupted": interrupted,
+                "results": [asdict(result) for result in results],
+            }
+        )
+    else:
+        tell()
+        _print_results(results)
+        print(f"report: {folder.report}")
+    if interrupted:
+        print("factormer: interrupted; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(130)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder that `factormer fit` has made.")],
+) -> None:
+    """Make the page of a run anew."""
+    from factormer.app.report import write_report
+    from factormer.app.runs import RunFolder
+
+    print(f"report: {write_report(RunFolder(run))}")
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Take the signal by which systems end a process as Ctrl-C: what was done is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Ranks from "10", "2..20" or "4,8,16"."""
+    ranks: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\.\.([0-9]{1,9}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        if not 1 <= first <= last:
+            raise ValueError(
+                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20) or a list "
+                "(4,8,16)"
+            )
+        if len(ranks) + last - first >= _RANKS:
+            raise ValueError(
+                f"rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer, as 10,20,50"
+            )
+        ranks += range(first, last + 1)
+    return sorted(set(ranks))
+
+
+def _number_or_name(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _print_results(results: list[Any]) -> None:
+    print("  rank        RMSE  explained   SVD bound  iterations   seconds  status")
+    for r in results:
+        bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"
+        print(
+            f"  {r.rank:4d}  {r.rmse:10.5g}  {r.explained:8.2%}  {bound:>10}  {r.iterations:10d}"
+            f"  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
+        )
+
+
+class _Bar:
+    """Progress on stderr: rank, error, iteration, and how long it may still take at most."""
+
+    def __init__(
+        self, ranks: list[int], max_iter: int, time_limit: float | None, *, shown: bool | None
+    ) -> None:
+        console = Console(stderr=True)
+        self.shown = console.is_terminal if shown is None else shown
+        self._ranks, self._max_iter, self._time_limit = ranks, max_iter, time_limit
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}"),
+            console=console,
+            disable=not self.shown,
+            transient=True,
+        )
+        self._task = self._progress.add_task("reading", total=None, state="")
+
+    def __enter__(self) -> None:
+        self._progress.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def begin(self, rank: int) -> None:
+        """Show the next rank, before its first iteration."""
+        several = len(self._ranks) > 1
+        place = f" ({self._ranks.index(rank) + 1} of {len(self._ranks)})" if several else ""
+        text = f"rank {rank}{place}"
+        self._progress.update(self._task, total=None, completed=0, description=text, state="start")
+
+    def watch(self, rank: int, row: Any) -> None:
+        """Show an iteration; all that are left would take `left` seconds at this pace."""
+        t = row.iteration
+        left = row.seconds / max(t, 1) * (self._max_iter - t)
+        if self._time_limit is not None:
+            left = min(left, max(self._time_limit - row.seconds, 0.0))
+        minutes, seconds = divmod(round(left), 60)
+        state = (
+            f"error {float(row.rmse):.5g}  iteration {t}/{self._max_iter}  "
+            f"at most {minutes}:{seconds:02d} left"
+        )
+        self._progress.update(self._task, total=self._max_iter, completed=t, state=state)

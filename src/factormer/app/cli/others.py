@@ -1,0 +1,94 @@
+"""The commands that show: demo, models, reproduce and bench."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from factormer.app.cli.app import AsJson, Out, app, print_json
+
+
+@app.command()
+def demo(out: Out = Path("runs/demo")) -> None:
+    """Factorise scikit-learn's digits beside scikit-learn's own NMF; draw and report them."""
+    from factormer.app.compare import digits
+    from factormer.app.demo import demo as run
+    from factormer.app.report import write_report
+    from factormer.app.runs import FitOptions, RunFolder, fit
+
+    done = run(out)
+    fit(digits(), [done.result.W.shape[1]], FitOptions(), out, command="factormer demo")
+    report = write_report(RunFolder(out))
+    print(f"digits 1797×64, rank {done.result.W.shape[1]}: {done.result.status}")
+    print("                               a second call   the first, which loads compiled code too")
+    for name, rmse, seconds in (
+        ("factormer", done.result.rmse, done.seconds),
+        ("scikit-learn", done.sklearn_rmse, done.sklearn_seconds),
+    ):
+        print(f"  {name:<12}  RMSE {rmse:.4f}   {seconds.second:11.3f} s   {seconds.first:.3f} s")
+    for picture in done.pictures:
+        print(f"  picture: {picture}")
+    print(f"  report: {report}")
+
+
+@app.command()
+def models(
+    as_json: AsJson = False,
+) -> None:
+    """List the shipped networks with their cards."""
+    from factormer.nn import zoo
+
+    cards = zoo.models()
+    if as_json:
+        print_json({name: asdict(card) for name, card in cards.items()})
+        return
+    print("\n\n".join(str(card) for card in cards.values()))
+
+
+@app.command()
+def reproduce(
+    figures: Annotated[list[str] | None, typer.Argument(help="Figures; default all.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the real data; default $FACTORMER_DATA.")
+    ] = None,
+    out: Out = Path("runs/reproduce"),
+) -> None:
+    """Draw the figures of the paper with their numbers, and RESULTS.md beside its claims."""
+    from factormer.paper.reproduce import reproduce as run
+
+    run(figures, data=data, out=out, report=print)
+    print(f"results: {out / 'RESULTS.md'}")
+
+
+@app.command()
+def bench(
+    file: Annotated[
+        Path | None, typer.Argument(help="A file as of `fit`; default scikit-learn's digits.")
+    ] = None,
+    rank: Annotated[int, typer.Option(min=1, help="Number of components.")] = 10,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the first run; later ones count on.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Time factormer beside scikit-learn on a file of yours, each with its defaults."""
+    from factormer.app.compare import compare, digits
+    from factormer.app.read import read
+
+    data = digits() if file is None else read(file)
+    race = compare(data.V, rank, repeats=repeats, seed=seed)
+    if as_json:
+        shape = list(data.V.shape)
+        told = {"schema": 1, "data": data.name, "shape": shape, "rank": rank}
+        print_json(told | race.as_dict())
+        return
+    m, n = data.V.shape
+    print(f"{data.name} {m}×{n}, rank {rank}; medians of {repeats}")
+    for row in race.rows:
+        print(f"  {row.name:<22} RMSE {row.rmse:<10.5g} {row.seconds:8.3f} s")
+    if race.seconds_to_match is None:
+        print("  factormer did not reach scikit-learn's error")
+    else:
+        print(f"  factormer is at scikit-learn's error after {race.seconds_to_match:.3f} s")

@@ -1,0 +1,109 @@
+"""The command that trains."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from factormer.app.cli.app import app, console
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="TOML file; see experiments/configs.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")] = "cpu",
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so long; run again to go on.")
+    ] = None,
+) -> None:
+    """Train a network; stopped at any moment, the same command goes on where it was."""
+    from factormer.data.intake import as_device
+    from factormer.nn.zoo import find_model, load_factormer, read_card, save_model
+    from factormer.train.config import TrainConfig, read_table
+    from factormer.train.export import make_card
+    from factormer.train.loop import train as run
+
+    as_device(device)
+    if _existing(config, read_table).get("kind") == "any-rank":
+        _train_any_rank(config, out, device, minutes)
+        return
+    options = TrainConfig.load(config)
+    folder = out or Path("runs") / options.name
+    begun_from = read_card(find_model(options.warm_start)) if options.warm_start else None
+    warm = load_factormer(options.warm_start) if options.warm_start else None
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        task = progress.add_task("drawing matrices", total=None)
+
+        def report(event: dict[str, Any]) -> None:
+            if event["event"] == "step":
+                text = f"epoch {event['epoch']}  loss {event['loss']:.4g}"
+                progress.update(
+                    task, total=event["total"], completed=event["step"], description=text
+                )
+            if event["event"] == "epoch":
+                medians = {name: event[name][:3] for name in ("small", "large")}
+                progress.print(f"epoch {event['epoch']}: median RMSE {medians}")
+
+        done = run(
+            options,
+            folder,
+            device=device,
+            max_seconds=math.inf if minutes is None else 60 * minutes,
+            warm_start=warm,
+            report=report,
+        )
+    if not done.finished:
+        print(f"stopped at step {done.step}; the same command goes on from there")
+    path = folder / f"{options.name}.safetensors"
+    save_model(done.model, make_card(options, done, device=device, begun_from=begun_from), path)
+    print(f"weights: {path}")
+
+
+def _train_any_rank(config: Path, out: Path | None, device: str, minutes: float | None) -> None:
+    from factormer.nn.zoo import load_any_rank, save_model
+    from factormer.train.anyrank.config import AnyRankTraining
+    from factormer.train.anyrank.export import make_card
+    from factormer.train.anyrank.loop import train_any_rank
+
+    options = AnyRankTraining.load(config)
+    folder = out or Path("runs") / options.name
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        task = progress.add_task("drawing matrices", total=None)
+
+        def report(event: dict[str, Any]) -> None:
+            if event["event"] == "data":
+                progress.update(task, description=f"drawing matrices: {event['text']}")
+            else:
+                text = f"gain {event['gain']:.3f}  refused {event['refused']:.3f}"
+                progress.update(
+                    task, total=event["total"], completed=event["step"], description=text
+                )
+
+        done = train_any_rank(
+            options,
+            folder,
+            device=device,
+            max_seconds=math.inf if minutes is None else 60 * minutes,
+            warm_start=load_any_rank(options.warm_start) if options.warm_start else None,
+            report=report,
+        )
+    if not done.finished:
+        print(f"stopped at step {done.step}; the same command goes on from there")
+    path = folder / f"{options.name}.safetensors"
+    save_model(done.model, make_card(options, done, device=device), path)
+    print(f"weights: {path}")
+
+
+def _existing(path: Path, load: Any) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; configs are in experiments/configs")
+    return load(path)

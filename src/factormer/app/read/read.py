@@ -1,0 +1,137 @@
+"""read(): choose the reader by the name of the file, then apply what the user says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from factormer.app.read import arrays, cells, parquet, pictures, sound, tables
+from factormer.app.read.data import Axis, Data, stem
+
+
+class Format(NamedTuple):
+    """How a kind of file is read, and what can be said about it."""
+
+    reader: Callable[..., Data]
+    takes: tuple[str, ...] = ()
+
+
+FORMATS: dict[str, Format] = {
+    ".npy": Format(arrays.read_npy, ("layout",)),
+    ".npz": Format(arrays.read_npz, ("key", "layout")),
+    ".mat": Format(arrays.read_mat, ("key", "layout")),
+    ".mtx": Format(arrays.read_mtx),
+    ".mtx.gz": Format(arrays.read_mtx),
+    ".csv": Format(tables.read_table, ("header", "index")),
+    ".csv.gz": Format(tables.read_table, ("header", "index")),
+    ".tsv": Format(tables.read_table, ("header", "index")),
+    ".tsv.gz": Format(tables.read_table, ("header", "index")),
+    ".txt": Format(tables.read_table, ("header", "index")),
+    ".txt.gz": Format(tables.read_table, ("header", "index")),
+    ".parquet": Format(parquet.read_parquet, ("index",)),
+    ".h5ad": Format(cells.read_h5ad, ("key",)),
+    ".wav": Format(sound.read_wav),
+}
+_FOLDER = Format(pictures.read_pictures, ("resize",))
+
+
+def read(
+    path: str | Path,
+    *,
+    key: str | None = None,
+    layout: str | None = None,
+    header: bool | None = None,
+    index: bool | None = None,
+    resize: str | None = None,
+    transpose: bool = False,
+    rows_are: str | None = None,
+    columns_are: str | None = None,
+    row_labels: str | Path | None = None,
+    column_labels: str | Path | None = None,
+) -> Data:
+    """Read a matrix from a file, or from a folder of images; nothing in a file is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file whose name ends in one of FORMATS, or a folder of images.
+    key : str, optional
+        Which array of an .npz or .mat file, or which layer of an .h5ad file.
+    layout : "images" or "cube", optional
+        What three axes are: images × height × width, or height × width × bands.
+    header, index : bool, optional
+        Whether the first line, and the first column, of a table are labels; found out by default.
+    resize : str, optional
+        HEIGHTxWIDTH to which the images of a folder are resized.
+    transpose : bool
+        Exchange rows and columns, after all else has been read, and before what follows is applied.
+    rows_are, columns_are : str, optional
+        How they are drawn: HEIGHTxWIDTH for the pixels of an image, "line" or "labels".
+    row_labels, column_labels : str or Path, optional
+        Text files, one label a line.
+    """
+    path = Path(path).expanduser()
+    said = {"key": key, "layout": layout, "header": header, "index": index, "resize": resize}
+    said = {name: value for name, value in said.items() if value is not None}
+    chosen = _format(path)
+    for name in said:
+        if name not in chosen.takes:
+            raise ValueError(f"--{name} says nothing about {path}: it is for {_taking(name)}")
+    data = chosen.reader(path, **said)
+    if transpose:
+        data = data.transposed()
+    rows = _adjusted(data.rows, rows_are, row_labels)
+    return replace(data, rows=rows, columns=_adjusted(data.columns, columns_are, column_labels))
+
+
+def read_beside(path: str | Path, said: dict[str, Any], *, transpose: bool = False) -> Data:
+    """Read what goes with some data, a mask or weights, by what was said about the data.
+
+    The two may be of different kinds: what says nothing about this one is left out.
+    """
+    path = Path(path).expanduser()
+    takes = _format(path).takes
+    return read(path, transpose=transpose, **{k: v for k, v in said.items() if k in takes})
+
+
+def _format(path: Path) -> Format:
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}; name one that is there")
+    if path.is_dir():
+        return _FOLDER
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device; save what comes from it in a file first")
+    name = path.name.lower()
+    fitting = [suffix for suffix in FORMATS if name.endswith(suffix)]
+    if not fitting:
+        raise ValueError(
+            f"{path} is of no kind that is known by its name; it must be a folder of images or end "
+            f"in one of {', '.join(FORMATS)}"
+        )
+    return FORMATS[max(fitting, key=len)]
+
+
+def _taking(name: str) -> str:
+    """The kinds of files that something can be said about."""
+    if name in _FOLDER.takes:
+        return "folders of images"
+    return ", ".join(suffix for suffix, kind in FORMATS.items() if name in kind.takes)
+
+
+def _adjusted(axis: Axis, drawn_as: str | None, labels: str | Path | None) -> Axis:
+    if labels is not None:
+        axis = axis.labelled(_lines(Path(labels).expanduser()), stem(Path(labels)))
+    return axis if drawn_as is None else axis.drawn_as(drawn_as)
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; name a text file with a label a line")
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is no text in UTF-8 ({error.reason}); it must hold a label a line"
+        ) from error

@@ -1,0 +1,166 @@
+"""Tables with labels: .csv, .tsv and .txt.
+
+Small ones are read cell by cell, by `Lines`; large ones by compiled code where there is some, with
+the same outcome. What that cannot read, `Lines` reads too, or says which cell is wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from factormer.app.read.compiled import Columns, Unsuited
+from factormer.app.read.data import Data, DataError, plain, reading
+from factormer.app.read.dialect import SEPARATORS, Dialect, is_almost
+from factormer.app.read.labels import are_ids, counts, is_header, is_index
+from factormer.app.read.opening import Opening, lines_of, opening_of
+
+_LARGE = 1 << 20  # bytes from which it pays to load compiled code
+
+
+@runtime_checkable
+class Cells(Protocol):
+    """What a table is made of; the first line may be a header, or not."""
+
+    first: list[str]
+
+    def names(self, has_header: bool) -> list[str]:
+        """The cells of the first column, without that of the header."""
+        ...
+
+    def width(self, has_header: bool) -> int:
+        """How many cells there are in a line that is no header."""
+        ...
+
+    def values(self, has_header: bool, has_names: bool) -> Float[np.ndarray, "m n"]:
+        """The cells that are no labels, as numbers."""
+        ...
+
+
+def read_table(path: Path, *, header: bool | None = None, index: bool | None = None) -> Data:
+    """Numbers in lines, with labels in the first line and in the first column, if there are any.
+
+    What separates the cells is found out, and comments before them are passed over. `header` and
+    `index` say whether the first line and the first column are labels; by default they are where
+    one of their cells is no number, where their first cell is empty, and where they are numbers
+    that name: see `is_header`, `is_index`. Empty cells and NA are entries that are not known.
+    """
+    with reading(path, "a table"):
+        opening = opening_of(path, header=header)
+        if path.stat().st_size >= _LARGE:
+            with suppress(Unsuited):
+                return _labelled(Columns(path, opening), path, opening.dialect, header, index)
+        return _labelled(Lines(path, opening), path, opening.dialect, header, index)
+
+
+def _labelled(
+    cells: Cells, path: Path, dialect: Dialect, header: bool | None, index: bool | None
+) -> Data:
+    below = cells.names(True)
+    has_header = is_header(cells.first, below, dialect) if header is None else header
+    head = cells.first if has_header else None
+    names = below if has_header else cells.names(False)
+    if not names:
+        raise DataError(f"{path} has a header and no rows; it must be a table of numbers")
+    width = cells.width(has_header)
+    has_names = is_index(head, names, width, dialect) if index is None else index
+    if has_names and width == 1:
+        raise DataError(f"{path} has one column, which cannot be the labels of rows: --no-index")
+    values = cells.values(has_header, has_names)
+    data = plain(values, path, f"table {dialect}; {_told(has_header, has_names)}")
+    rows, columns = data.rows, data.columns
+    if has_names:
+        called = _called(head[0]) if head and len(head) == width else ""
+        names = [name.strip() for name in names]
+        rows = rows.labelled(names, called)
+        if counts(names) or (head and are_ids(head[0])):
+            rows = replace(rows, positions=None)  # names, and no places on a line
+    if head is not None:
+        titles = [name.strip() for name in head]
+        # Tables written by R name the columns alone.
+        columns = columns.labelled(titles if len(titles) == columns.size else titles[has_names:])
+    return Data(data.V, rows, columns, data.name, data.source)
+
+
+class Lines:
+    """The cells of a table one by one, as python reads them."""
+
+    def __init__(self, path: Path, opening: Opening) -> None:
+        self._path, self._dialect = path, opening.dialect
+        with lines_of(path, opening) as lines:
+            try:
+                self._numbered = _without_end(self._dialect.cells(lines, opening.skipped))
+            except csv.Error as error:
+                raise DataError(
+                    f"{path} has a cell of more than {csv.field_size_limit()} characters; see "
+                    "whether a quote is not closed, and whether these are numbers"
+                ) from error
+        if not self._numbered:
+            raise DataError(f"{path} is empty; it must be a table of numbers")
+        self.first = self._numbered[0][1]
+
+    def names(self, has_header: bool) -> list[str]:
+        return [cells[0].strip() for _, cells in self._numbered[has_header:]]
+
+    def width(self, has_header: bool) -> int:
+        return len(self._numbered[has_header][1])
+
+    def values(self, has_header: bool, has_names: bool) -> Float[np.ndarray, "m n"]:
+        width = self.width(has_header)
+        return np.array(
+            [
+                self._row(cells, has_names, number, width)
+                for number, cells in self._numbered[has_header:]
+            ]
+        )
+
+    def _row(self, line: list[str], has_name: bool, number: int, width: int) -> list[float]:
+        if len(line) != width:
+            raise DataError(
+                f"{self._path}, line {number}, has {len(line)} cells where others have {width}; "
+                "every line must have as many"
+            )
+        cells = line[1:] if has_name else line
+        values = [self._dialect.number(cell) for cell in cells]
+        if None in values:
+            at = values.index(None)
+            raise DataError(
+                f"{self._path}, line {number}, column {at + 1 + has_name}, is "
+                f"{cells[at].strip()[:40]!r}; {_remedy(cells[at], width)}"
+            )
+        return [math.nan if value is None else value for value in values]
+
+
+def _remedy(cell: str, width: int) -> str:
+    if is_almost(cell):
+        return (
+            "it must be a number in plain digits, as 1000; where such cells are names, say so by "
+            "--header or --index"
+        )
+    remedy = "it must be a number, or empty where it is not known"
+    return f"{remedy}; cells must be separated by {SEPARATORS}" if width == 1 else remedy
+
+
+def _without_end(numbered: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """The same without the empty cells at the end, where every line closes with a separator."""
+    if any(len(cells) == 1 or cells[-1].strip() for _, cells in numbered):
+        return numbered
+    return [(k, cells[:-1]) for k, cells in numbered]
+
+
+def _told(has_header: bool, has_names: bool) -> str:
+    """Where labels were found, in words; --no-header and --no-index are the remedies."""
+    places = ["the first line"] * has_header + ["the first column"] * has_names
+    return f"labels in {' and '.join(places)}" if places else "no labels"
+
+
+def _called(head: str) -> str:
+    """What the rows are called, from the head of their names: "sample" makes them samples."""
+    return f"{head.strip().removesuffix('s')}s"

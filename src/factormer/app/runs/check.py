@@ -1,0 +1,49 @@
+"""Whether a run can be made as it is asked for, before anything is written, removed or fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from factormer.app.read import Data
+from factormer.app.runs.counts import Counts
+from factormer.app.runs.folder import RunFolder
+from factormer.functions import factorize
+
+
+def check_options(data: Data, ranks: Sequence[int], keywords: dict[str, Any]) -> None:
+    """Raise what `factorize` would raise, by asking it for no iteration at all.
+
+    From a start of chance, which costs nothing; the start that was asked for is made on a small
+    matrix. Networks for one rank are found out at the lowest or at the highest rank.
+    """
+    for rank in sorted({min(ranks), max(ranks)}):
+        nothing = {**keywords, "max_iter": min(keywords["max_iter"], 0), "init": "random"}
+        factorize(data.V, rank, **nothing)
+        if keywords["init"] != "auto":
+            small = np.random.default_rng(0).random([min(size, rank + 2) for size in data.V.shape])
+            factorize(small, rank, init=keywords["init"], accelerator=None, max_iter=0)
+
+
+def check_folder(
+    folder: RunFolder, data: Data, counts: Counts, options: Any, *, fresh: bool
+) -> None:
+    """Results of other data or options must not stand beside new ones, nor replace other files."""
+    if (name := folder.taken()) is not None:
+        raise ValueError(f"{folder.path} holds {name}, which no run has made; choose another --out")
+    if fresh or not folder.is_begun():
+        return
+    before = folder.description()
+    remedy = "choose another --out, or begin anew with --fresh"
+    if before["data"]["checksum"] != data.checksum() + counts.checksum():
+        raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
+    now = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items()}
+    for name, value in now.items():
+        if before["options"].get(name) != value:
+            raise ValueError(
+                f"{folder.path} holds a run with {name} {before['options'].get(name)!r}, not "
+                f"{value!r}; {remedy}"
+            )

@@ -1,0 +1,238 @@
+"""fit(): factorise at each rank, keep what came of it, and go on where an earlier run ended."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from factormer.app.read import Data
+from factormer.app.runs.bound import svd_bound
+from factormer.app.runs.check import check_folder, check_options
+from factormer.app.runs.constraints import parse_all
+from factormer.app.runs.counts import Counts
+from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
+from factormer.app.runs.keeper import Keeper
+from factormer.app.runs.residuals import Residuals, residuals
+from factormer.data.intake import is_sparse
+from factormer.functions import factorize
+from factormer.run.provenance import circumstances
+from factormer.run.solve import Result
+from factormer.run.trace import Row, Trace
+
+_LONG = 1e9  # entries × rank × iterations from which a fit is worth keeping on its way
+_EXAMPLES = 6  # rows that use a component most, shown with it where rows are images
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What a result depends on besides the data and the rank; see `factorize` for each."""
+
+    loss: str | float = "frobenius"
+    regularize_w: tuple[str, ...] = ()
+    regularize_h: tuple[str, ...] = ()
+    missing: str | None = None
+    symmetric: bool = False
+    init: str = "auto"
+    solver: str = "auto"
+    accelerator: str | None = "auto"
+    max_iter: int = 200
+    tol: float = 1e-4
+    time_limit: float | None = None
+    device: str | None = None
+    seed: int | None = 0
+
+    def keywords(self) -> dict[str, Any]:
+        """Those of `factorize`."""
+        options = asdict(self)
+        return {
+            "regularize_W": parse_all(options.pop("regularize_w")),
+            "regularize_H": parse_all(options.pop("regularize_h")),
+            "random_state": options.pop("seed"),
+            **options,
+        }
+
+
+def fit(
+    data: Data,
+    ranks: Sequence[int],
+    options: FitOptions,
+    path: Path,
+    *,
+    mask: Any = None,
+    weights: Any = None,
+    command: str = "",
+    fresh: bool = False,
+    watch: Callable[[int, Row], object] | None = None,
+    begin: Callable[[int], object] = lambda rank: None,
+) -> list[RankResult]:
+    """Fit each rank that is not done yet, and return the results of all of them.
+
+    `begin` is called with each rank that is fitted, `watch` after each of its iterations. An
+    interrupted fit is kept with the best point so far, ends the run, and is gone on with next time;
+    of one that is killed, where it stood not long before. Nothing is written, or discarded where
+    `fresh`, before all options have been found right.
+    """
+    folder, counts = RunFolder(path), Counts(mask, weights)
+    keywords = options.keywords() | counts.keywords()
+    check_options(data, ranks, keywords)
+    check_folder(folder, data, counts, options, fresh=fresh)
+    description = {
+        "command": command,
+        "options": asdict(options),
+        "data": _described(data, counts),
+        "made_with": circumstances(),
+    }
+    with folder.held():
+        check_folder(folder, data, counts, options, fresh=fresh)  # as others may have left it since
+        if fresh:
+            folder.clear()
+        folder.begin(description, data.rows, data.columns)
+        bound = _bound(folder, data, counts, options, max(ranks))
+        done = {result.rank: result for result in folder.results()}
+        for rank in sorted(set(ranks)):
+            if rank in done and done[rank].is_finished:
+                continue
+            begin(rank)
+            callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
+            done[rank] = _fit_one(folder, data, rank, keywords, counts, bound, callback)
+            if not done[rank].is_finished:
+                break
+    return [done[rank] for rank in sorted(set(ranks)) if rank in done]
+
+
+def _fit_one(
+    folder: RunFolder,
+    data: Data,
+    rank: int,
+    keywords: dict[str, Any],
+    counts: Counts,
+    bound: np.ndarray | None,
+    callback: Callable[[Row], object] | None,
+) -> RankResult:
+    before, trace = folder.point(rank), np.zeros((0, 4))
+    if before is not None:
+        trace = before["trace"]
+        keywords = keywords | _left(keywords, trace)
+        keywords |= {"init": "custom", "W": before["W"], "H": before["H"]}
+    keeper = None
+    if (data.V.nnz if is_sparse(data.V) else data.V.size) * rank * keywords["max_iter"] >= _LONG:
+        keeper = Keeper(lambda W, H, now: folder.keep_point(rank, W, H, _continued(trace, now)))
+    result = factorize(data.V, rank, callback=callback, watch=keeper, **keywords)
+    W, H, shares = by_share(result.W, result.H)
+    found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
+    trace = _continued(trace, result.trace)
+    kept = _result(result, rank, shares, found, bound, trace)
+    views = found._asdict()
+    if data.columns.grid is not None and not is_sparse(data.V):
+        at = np.argsort(-W, axis=0, kind="stable")[:_EXAMPLES].T  # (r, k)
+        rows = np.unique(at)
+        views |= {"examples": at, "example_rows": rows, "example_values": data.V[rows]}
+    folder.keep(
+        kept,
+        factors={"W": W, "H": H},
+        views={name: np.asarray(value) for name, value in views.items()},
+        trace=trace,
+        axes=(data.rows, data.columns),
+    )
+    return kept
+
+
+def _left(keywords: dict[str, Any], trace: np.ndarray) -> dict[str, Any]:
+    """Iterations and seconds that an earlier part of a fit has left; one iteration at least."""
+    _, seconds, *_ = trace[-1]
+    limit = keywords["time_limit"]
+    return {
+        "max_iter": max(1, keywords["max_iter"] - int(trace[-1, 0])),
+        "time_limit": None if limit is None else max(limit - float(seconds), 1e-9),
+    }
+
+
+def by_share(
+    W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"]
+) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "n r"], Float[np.ndarray, " r"]]:
+    """Components in the order of their shares of Σ W Hᵀ, which is the sum of their own sums."""
+    w, h = (np.abs(X).sum(axis=0, dtype=np.float64) for X in (W, H))
+    sums = (w / (w.max() or 1.0)) * (h / (h.max() or 1.0))  # whatever the unit of V
+    order = np.argsort(-sums, kind="stable")
+    total = sums.sum()
+    return W[:, order], H[:, order], sums[order] / total if total else sums
+
+
+def _result(
+    result: Result,
+    rank: int,
+    shares: np.ndarray,
+    found: Residuals,
+    bound: np.ndarray | None,
+    trace: np.ndarray,
+) -> RankResult:
+    status = result.status
+    return RankResult(
+        rank=rank,
+        status=status.name,
+        message=status.value,
+        iterations=int(trace[-1, 0]),
+        seconds=float(trace[-1, 1]),
+        objective=float(_told(lambda: result.loss, result.rmse)),
+        rmse=found.rmse,
+        relative_error=found.relative,
+        explained=1 - found.relative**2,
+        svd_rmse=None if bound is None else float(bound[min(rank, len(bound) - 1)]),
+        shares=[float(share) for share in shares],
+    )
+
+
+def _told(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
+    """What was minimised; NaN where it is too large or small for a number, as squares may be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of that
+        values = np.array(loss(), dtype=np.float64)
+    return np.where(np.isfinite(values) & ((values != 0) | (np.asarray(rmse) == 0)), values, np.nan)
+
+
+def _continued(before: np.ndarray, t: Trace) -> np.ndarray:
+    """The history of a fit with that of the part before its interruption."""
+    loss = _told(lambda: t.loss, t.rmse)
+    now = np.stack([t.iteration, t.seconds, t.rmse, loss], axis=1).astype(np.float64)
+    if len(before):
+        now = now[1:] + np.array([before[-1, 0], before[-1, 1], 0, 0])
+    return np.concatenate([before, now])
+
+
+def _bound(
+    folder: RunFolder, data: Data, counts: Counts, options: FitOptions, max_rank: int
+) -> np.ndarray | None:
+    """The SVD bound, from disk where it reaches far enough; None where not all count alike."""
+    unknown = not counts.is_empty or options.missing is not None
+    if unknown or (not is_sparse(data.V) and not np.isfinite(data.V).all()):
+        return None
+    stored, wanted = folder.bound(), min(max(max_rank, 20), *data.V.shape) + 1
+    if stored is not None and len(stored) >= wanted:
+        return stored
+    bound = svd_bound(data.V, wanted - 1)
+    write_arrays(folder.path / "data.npz", svd_bound=bound)
+    return bound
+
+
+def _described(data: Data, counts: Counts) -> dict[str, Any]:
+    V = data.V
+    return {
+        "name": data.name,
+        "source": data.source,
+        "shape": list(V.shape),
+        "dtype": str(V.dtype),
+        "nonzeros": int(V.nnz if is_sparse(V) else np.count_nonzero(V)),
+        "is_sparse": is_sparse(V),
+        "unknown": data.n_unknown,
+        "rows": str(data.rows),
+        "columns": str(data.columns),
+        "has_mask": counts.mask is not None,
+        "has_weights": counts.weights is not None,
+        "checksum": data.checksum() + counts.checksum(),
+    }

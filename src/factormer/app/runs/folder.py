@@ -1,0 +1,318 @@
+"""A run on disk: open formats, written so that a killed run leaves whole files alone.
+
+run.json            what was asked, of which data, and with what it was made
+axes.json           what rows and columns of V stand for
+data.npz            the SVD bound, where there is one
+rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
+rank-10.point.npz   where a fit stands, and its trace; gone when the fit is done
+report.html         the page
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from factormer.app.read import Axis
+from factormer.app.runs.stored import (
+    built,
+    check_trace,
+    damaged,
+    load_arrays,
+    load_factors,
+    load_object,
+    load_trace,
+)
+from factormer.data.files import check_place, replacing, unwritten, write
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two runs in one folder are not noticed
+    fcntl = None
+
+_FILES = ("run.json", "axes.json", "data.npz", "report.html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankResult:
+    """How the fit of one rank ended; errors are those of W Hᵀ over the known entries of V."""
+
+    rank: int
+    status: str
+    message: str
+    iterations: int
+    seconds: float
+    objective: float
+    rmse: float
+    relative_error: float
+    explained: float
+    svd_rmse: float | None
+    shares: list[float]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to do for this rank."""
+        return self.status != "INTERRUPTED"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is kept."""
+
+    path: Path
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a run has described itself here."""
+        return (self.path / "run.json").is_file()
+
+    def rank(self, rank: int) -> Path:
+        """The folder of one rank."""
+        return self.path / f"rank-{rank}"
+
+    def results(self) -> list[RankResult]:
+        """Those of all ranks that were fitted, lowest first."""
+        paths = self.path.glob("rank-*/result.json")
+        found = [_result(path) for path in paths]
+        return sorted(found, key=lambda result: result.rank)
+
+    def is_begun(self) -> bool:
+        """Whether there is something that was fitted here, in part at least."""
+        return any(self.path.glob("rank-*/result.json")) or any(self.path.glob("rank-*.point.npz"))
+
+    def description(self) -> dict[str, Any]:
+        """run.json, which a run cannot do without."""
+        path = self.path / "run.json"
+        if not self.is_run:
+            raise FileNotFoundError(
+                f"{self.path} holds no run: there is no {path.name} in it; name a folder that "
+                "`factormer fit` has made"
+            )
+        told = load_object(path, data=dict, options=dict, made_with=dict, command=str)
+        if not all(isinstance(told["data"].get(name), str) for name in ("name", "checksum")):
+            raise damaged(path, "does not say of which data it is")
+        return told
+
+    def axes(self) -> tuple[Axis, Axis]:
+        """Rows and columns of V."""
+        path = self.path / "axes.json"
+        stored = load_object(path, rows=dict, columns=dict)
+        return built(Axis, stored["rows"], path), built(Axis, stored["columns"], path)
+
+    def bound(self) -> Float[np.ndarray, " k"] | None:
+        """The SVD bound by rank, where it was kept."""
+        path = self.path / "data.npz"
+        if not path.is_file():
+            return None
+        bound = load_arrays(path, "svd_bound")["svd_bound"]
+        if bound.ndim != 1:
+            raise damaged(path, f"holds a bound of shape {bound.shape}, not a vector")
+        return bound
+
+    def arrays(self, *parts: str) -> dict[str, np.ndarray]:
+        """The arrays of one of its .npz files."""
+        return load_arrays(self.path.joinpath(*parts))
+
+    def factors(self, rank: int) -> dict[str, np.ndarray]:
+        """W and H."""
+        return load_factors(self.rank(rank) / "factors.npz", rank)
+
+    def views(self, rank: int, *names: str) -> dict[str, np.ndarray]:
+        """What the page shows of a fit, among which is what is named."""
+        return load_arrays(self.rank(rank) / "views.npz", *names)
+
+    def trace(self, rank: int) -> Float[np.ndarray, "t 4"]:
+        """Iteration, seconds, rmse and objective."""
+        return load_trace(self.rank(rank) / "trace.csv")
+
+    def begin(self, description: dict[str, Any], rows: Axis, columns: Axis) -> None:
+        """Describe the run, before the first fit."""
+        write(self.path / "axes.json", dump({"rows": asdict(rows), "columns": asdict(columns)}))
+        write(self.path / "run.json", dump(description))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder if need be, and keep other runs out of it meanwhile."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write(self.path / ".run", "")
+            (self.path / ".run").unlink()
+        except OSError as error:
+            raise OSError(
+                f"{self.path} cannot hold a run ({error.strerror or error}); choose another --out"
+            ) from error
+        if fcntl is None:
+            self._recover()
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            if not _locks(handle):
+                raise ValueError(
+                    f"another run is at work in {self.path}; wait for it, or choose another --out"
+                )
+            self._recover()
+            yield
+        finally:
+            os.close(handle)  # which lets others in, as the end of the process does
+
+    def _recover(self) -> None:
+        """Refuse what no run has made, and put back a rank that was being replaced at a kill."""
+        for path in [*map(self.path.joinpath, _FILES), *self.path.glob("rank-[0-9]*")]:
+            if path.is_symlink() or not path.is_dir() or path.name in _FILES:
+                check_place(path)
+        for old in self.path.glob(".rank-[0-9]*.old"):
+            place = self.path / old.name.removeprefix(".").removesuffix(".old")
+            if not place.exists():
+                old.rename(place)
+
+    def clear(self) -> None:
+        """Remove what a run has made here, and nothing else; nothing where there was none."""
+        if not self.is_run:
+            return
+        for path in [*self.path.glob("rank-[0-9]*"), *self.path.glob(".rank-[0-9]*")]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for name in _FILES:
+            (self.path / name).unlink(missing_ok=True)
+
+    def taken(self) -> str | None:
+        """A file of someone else's that a run here would write over, if there is one."""
+        if self.is_run:
+            return None
+        return next((name for name in _FILES if os.path.lexists(self.path / name)), None)
+
+    def keep(
+        self,
+        result: RankResult,
+        *,
+        factors: dict[str, np.ndarray],
+        views: dict[str, np.ndarray],
+        trace: Float[np.ndarray, "t 4"],
+        axes: tuple[Axis, Axis],
+    ) -> None:
+        """Write all of one rank beside its place, then move it there at once."""
+        place = self.rank(result.rank)
+        new, old = (place.with_name(f".{place.name}.{word}") for word in ("new", "old"))
+        for path in (new, old):
+            shutil.rmtree(path, ignore_errors=True)
+        try:
+            new.mkdir(parents=True)
+            write_arrays(new / "factors.npz", **factors)
+            write_arrays(new / "views.npz", **views)
+            names = [f"component {c + 1}" for c in range(result.rank)]
+            for name, axis in zip("WH", axes, strict=True):
+                rows = enumerate(factors[name].tolist())
+                table = ([axis.name(i), *map(_text, row)] for i, row in rows)
+                write(new / f"{name}.csv", _csv([axis.noun, *names], table))
+            table = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
+            write(new / "trace.csv", _csv(["iteration", "seconds", "rmse", "objective"], table))
+            write(new / "result.json", dump(asdict(result)))
+            _exchange(place, new, old)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            if error.strerror is None:  # a sentence, of the file
+                raise
+            raise unwritten(place, error) from error
+        shutil.rmtree(old, ignore_errors=True)
+        self._point(result.rank).unlink(missing_ok=True)
+
+    def _point(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.point.npz"
+
+    def keep_point(
+        self,
+        rank: int,
+        W: Float[np.ndarray, "m r"],
+        H: Float[np.ndarray, "n r"],
+        trace: Float[np.ndarray, "t 4"],
+    ) -> None:
+        """Write where a fit stands, whole, in place of where it stood before."""
+        write_arrays(self._point(rank), W=W, H=H, trace=trace)
+
+    def point(self, rank: int) -> dict[str, np.ndarray] | None:
+        """W, H and trace to go on from: of a fit that was killed, or interrupted."""
+        if (path := self._point(rank)).is_file():
+            point = load_factors(path, rank)
+            return point | {"trace": check_trace(point.get("trace", np.empty(0)), path)}
+        if not (self.rank(rank) / "result.json").is_file():
+            return None
+        return self.factors(rank) | {"trace": self.trace(rank)}
+
+
+def _result(path: Path) -> RankResult:
+    """A result.json, in the folder of its own rank."""
+    result = built(RankResult, load_object(path), path)
+    if path.parent.name != f"rank-{result.rank}" or len(result.shares) != result.rank:
+        raise damaged(path, f"is of rank {result.rank}, with {len(result.shares)} shares")
+    return result
+
+
+def _locks(handle: int) -> bool:
+    """Whether nobody else has locked it."""
+    assert fcntl is not None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _exchange(place: Path, new: Path, old: Path) -> None:
+    """Put a folder in the place of another, which comes back where that fails."""
+    if place.exists():
+        place.rename(old)
+    try:
+        new.rename(place)
+    except OSError:
+        if old.exists():
+            old.rename(place)
+        raise
+
+
+def write_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """An .npz file, whole or not at all."""
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def dump(value: Any) -> str:
+    """JSON that every reader takes: null for what is not a number, or is infinite."""
+    return json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """The same with None for numbers that are none, or infinite."""
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _text(number: float) -> str:
+    return f"{number:.8g}"

@@ -1,0 +1,253 @@
+"""What comes in: arrays become a Matrix, and wrong ones get a sentence."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from factormer.data import Dense, Matrix, Observed, Sparse, checked
+from factormer.data.factors import Factors
+
+_REAL = (int, float, np.integer, np.floating)
+
+
+def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> torch.Tensor:
+    """A floating tensor from anything array-like: float32 stays, all else becomes float64."""
+    is_tensor = isinstance(values, torch.Tensor)
+    if is_sparse(values):
+        raise ValueError(
+            f"{name} is sparse; it must be dense: pass {name}.toarray() or .to_dense()"
+        )
+    if is_tensor:
+        tensor = values.detach()
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
+        if any(stride < 0 for stride in array.strides):  # numpy may call it contiguous all the same
+            array = array.copy()
+        tensor = torch.from_numpy(np.require(array, _float_type(array.dtype), ["C", "W"]))
+    if tensor.is_complex():
+        raise ValueError(f"{name} holds complex values; it must hold real numbers")
+    if tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.double()
+    return tensor if device is None else tensor.to(as_device(device))
+
+
+def as_device(name: str | torch.device) -> torch.device:
+    """A device that this machine has."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device).item()  # which "meta" cannot
+    except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
+        raise ValueError(
+            f"device is {str(name)!r}, which is not on this machine; choose 'cpu', or 'cuda' where "
+            "torch finds a GPU"
+        ) from error
+    return device
+
+
+def like(V: Any) -> Callable[[torch.Tensor], Any]:
+    """How to hand out results: as tensors where V is one, and as numpy arrays otherwise."""
+    tensors = isinstance(V, torch.Tensor | Dense | Sparse | Observed)
+    return torch.Tensor.detach if tensors else to_numpy
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """The same numbers as a numpy array."""
+    return tensor.detach().cpu().numpy()
+
+
+def _float_type(dtype: np.dtype) -> type:
+    return np.float32 if dtype == np.float32 else np.float64
+
+
+def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:
+    """The data as a Matrix: two axes, or more for a stack; finite and not negative."""
+    if isinstance(V, Dense | Sparse):  # it was looked at before
+        return V
+    if is_sparse(V):
+        return _as_sparse(V, device)
+    entries = as_tensor(V, name="V", device=device)
+    check_shape(tuple(entries.shape))
+    _check_entries(entries, "V")
+    return Dense(entries)
+
+
+def is_sparse(values: Any) -> bool:
+    """Whether these are scipy's or torch's sparse data."""
+    is_tensor = isinstance(values, torch.Tensor)
+    return scipy.sparse.issparse(values) or (is_tensor and values.layout != torch.strided)
+
+
+def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
+    if isinstance(V, torch.Tensor) and device is None:
+        device = V.device
+    V = checked(V, "V")
+    if V.dtype.kind not in "biuf":
+        raise ValueError(f"V holds {V.dtype} values; it must hold real numbers")
+    check_shape(V.shape)
+    rows = V.tocsr().astype(_float_type(V.dtype), copy=False)
+    arrays = (rows.data, rows.indices, rows.indptr)
+    csr = scipy.sparse.csr_array(arrays, rows.shape)  # which believes no flag, and drops leavings
+    arrays = (csr.data, csr.indices, csr.indptr)
+    if not (csr.has_canonical_format and all(_is_plain(a) for a in arrays)):
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.nnz:
+        _check_entries(torch.from_numpy(csr.data), "V")
+    return Sparse.of(csr, None if device is None else as_device(device))
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Whether torch can share its memory."""
+    return array.flags.writeable and array.flags.c_contiguous
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Two axes at least, and something along each."""
+    if len(shape) < 2 or 0 in shape:
+        raise ValueError(
+            f"V has shape {shape}; it must be a matrix (or a stack of matrices) "
+            "with at least one row and one column"
+        )
+
+
+def as_factors(W: Any, H: Any, V: Matrix, rank: int) -> Factors:
+    """A custom start, which must fit V and the rank."""
+    *batch, m, n = V.shape
+    pair = []
+    for name, values, size in (("W", W, m), ("H", H, n)):
+        if values is None:
+            raise ValueError(f"{name} is missing; a start is given by both W and H")
+        F = as_tensor(values, name=name, device=V.device).to(V.dtype)
+        if F.shape != (*batch, size, rank):
+            raise ValueError(
+                f"{name} has shape {tuple(F.shape)}; for this V and rank {rank} the start must "
+                f"have shape {(*batch, size, rank)} (V ≈ W Hᵀ, so H is n×r)"
+            )
+        _check_entries(F, name)
+        pair.append(F)
+    return Factors(*pair)
+
+
+def as_seed(seed: Any) -> int | None:
+    """A whole number that fits in 63 bits, or None."""
+    if seed is None:
+        return None
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**63:
+        raise ValueError(
+            f"random_state is {seed!r}; it must be a whole number from 0 to 2**63 - 1, or None"
+        )
+    return int(seed)
+
+
+def as_rank(rank: Any) -> int:
+    """A whole number of at least 1."""
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank < 2**63:
+        raise ValueError(
+            f"rank is {rank!r}; it must be a whole number of at least 1, and small enough that the "
+            "factors fit into memory"
+        )
+    return int(rank)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a real number that a float can hold; no sequence, text or infinity."""
+    try:
+        return isinstance(value, _REAL) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def check_room(V: Matrix, rank: int) -> None:
+    """W, H and WᵀW have to fit into the memory of the machine, before any is made."""
+    *batch, m, n = V.shape
+    size = math.prod(batch) * ((m + n) * rank + rank**2) * V.dtype.itemsize
+    room = _memory(V.device)
+    if size > room:
+        raise ValueError(
+            f"rank is {rank}; for V of {m}×{n} its factors and their products take {size:.2g} "
+            f"bytes of memory, and there are {room:.2g}: choose a lower rank (rank {min(m, n)} "
+            "describes any matrix of this shape)"
+        )
+
+
+def _memory(device: torch.device) -> float:
+    """Bytes that a device has in all; without bound where the system does not tell."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[1])
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # Windows
+        return 2.0**48
+
+
+def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
+    """When to stop: limits that mean something."""
+    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0:
+        raise ValueError(f"max_iter is {max_iter!r}; it must be a whole number of at least 0")
+    if not is_finite(tol) or tol < 0:
+        raise ValueError(
+            f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter), and finite"
+        )
+    endless = isinstance(time_limit, float) and time_limit == math.inf
+    if time_limit is not None and not endless and not (is_finite(time_limit) and time_limit > 0):
+        raise ValueError(
+            f"time_limit is {time_limit!r}; it must be a positive number of seconds, or None"
+        )
+
+
+def check_callable(name: str, value: Any) -> None:
+    """A function to call, or None."""
+    if value is not None and not callable(value):
+        raise ValueError(f"{name} is {value!r}; it must be a function to call, or None")
+
+
+def check_mean(mean: torch.Tensor) -> None:
+    """V / mean, which is what is factorised, has to be representable."""
+    most = torch.finfo(mean.dtype).max
+    if not all(0 < value < most / 1e3 and 1 / value < most for value in mean.flatten().tolist()):
+        raise ValueError(
+            f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
+            "divide it by a number of its size"
+        )
+
+
+def check_unit(unit: torch.Tensor, mean: torch.Tensor, beta: float) -> torch.Tensor:
+    """mean^(β/2), the unit of reported errors, has to be a number."""
+    if not all(0 < value < math.inf for value in unit.flatten().tolist()):
+        raise ValueError(
+            f"V has mean {mean.tolist()}, whose power {beta / 2:g}, the unit of errors under this "
+            "loss, is beyond float64: divide V by its mean"
+        )
+    return unit
+
+
+def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
+    """The least and the largest entry; not a number where an entry is none."""
+    low, high = tensor.aminmax()
+    return float(low), float(high)
+
+
+def _check_entries(tensor: torch.Tensor, name: str) -> None:
+    low, high = _extremes(tensor)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        bad = int((~tensor.isfinite()).sum())
+        raise ValueError(
+            f"{name} has {bad} entries that are NaN or infinite; all must be finite: "
+            "remove or impute them first, or use NMF(missing='nan') where NaN is an unknown entry"
+        )
+    if low < 0:
+        bad = int((tensor < 0).sum())
+        raise ValueError(
+            f"Negative values in data passed to NMF: {name} has {bad} entries below zero (the "
+            f"least is {low:g}) and it needs entries of at least 0: shift or clip them first"
+        )

@@ -1,0 +1,180 @@
+"""Which entries of V are known, and how much each counts: NaN, masks, weights, absent ratings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from factormer.data import Dense, Matrix, Observed, Sparse, checked, stored
+from factormer.data.intake import as_device, as_matrix, as_tensor, check_shape, is_sparse
+
+_FEW = 0.3  # share of known entries below which a dense V is better held as a list of them
+
+
+def observe(
+    V: Any,
+    *,
+    mask: Any = None,
+    weights: Any = None,
+    missing: str | None = None,
+    device: str | None = None,
+) -> Matrix:
+    """V, with the weights of its entries where not all are known or not all count alike."""
+    if missing not in (None, "zeros"):
+        raise ValueError(
+            f"missing is {missing!r}; choose 'zeros' (zeros of V are not known), or None"
+        )
+    if isinstance(V, Dense | Sparse | Observed):  # it was looked at before
+        return V
+    known = None if weights is None and mask is None and missing is None else True
+    if is_sparse(V):
+        return (
+            as_matrix(V, device=device)
+            if known is None
+            else _sparse(V, mask, weights, missing, device)
+        )
+    entries = as_tensor(V, name="V", device=device)
+    if known is None and not (entries.numel() and bool(entries.aminmax().min.isnan())):
+        return as_matrix(entries)
+    absent = entries.isnan()
+    omega = torch.where(absent, 0.0, 1.0).to(entries)
+    if missing:
+        omega = omega * (entries != 0)
+    if mask is not None:
+        omega = omega * _dense(mask, "mask", entries)
+    if weights is not None:
+        omega = omega * _dense(weights, "weights", entries)
+    _check_some(omega)
+    entries = torch.where(omega > 0, entries, 1.0)  # finite and positive, whatever stood there
+    V = as_matrix(entries)
+    if bool((omega == 1).all()):
+        return V
+    plain = entries.dim() == 2 and entries.device.type == "cpu"
+    if plain and float((omega > 0).double().mean()) < _FEW:
+        return stored(entries, omega)
+    return Observed(Dense(entries), omega)
+
+
+def _dense(given: Any, name: str, V: torch.Tensor) -> torch.Tensor:
+    """A weight for each entry of V from an array of its shape, or from one for each row."""
+    check_shape(tuple(V.shape))
+    if is_sparse(given):
+        given = checked(given, name).toarray()
+    array = as_tensor(given, name=name, device=V.device).to(V.dtype)
+    rows = array.dim() == 1 and len(array) == V.shape[-2]
+    if not rows and array.shape != V.shape:
+        raise ValueError(
+            f"{name} has shape {tuple(array.shape)}; it must have that of V, {tuple(V.shape)}, "
+            f"or be one number for each of its {V.shape[-2]} rows"
+        )
+    _check_weights(array, name)
+    if name == "mask":
+        _check_mask(array)
+    return array[:, None].expand(V.shape) if rows else array
+
+
+def _check_mask(array: torch.Tensor) -> None:
+    """A number between 0 and 1 would count as a weight, which may not be what was meant."""
+    other = array[(array != 0) & (array != 1)]
+    if len(other):
+        raise ValueError(
+            f"mask has {len(other)} entries that are neither 0 nor 1 (one is {float(other[0]):g}); "
+            "a mask says which entries are known, and weights how much each counts: pass it as "
+            "weights if that is meant"
+        )
+
+
+def _check_weights(array: torch.Tensor, name: str) -> None:
+    if not bool(array.isfinite().all()) or not bool((array >= 0).all()):
+        bad = int((~(array >= 0) | ~array.isfinite()).sum())
+        raise ValueError(
+            f"{name} has {bad} entries that are negative, NaN or infinite; a weight is a finite "
+            "number of at least 0, and 0 for an entry that is not known"
+        )
+
+
+def _check_some(omega: torch.Tensor) -> None:
+    if not bool((omega > 0).any()):
+        raise ValueError("no entry of V is known: mask, weights or missing leave none to fit")
+
+
+def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | None) -> Matrix:
+    """Entries that the weights, or the mask, store are known; else those that V stores."""
+    matrix = as_matrix(V)
+    at = matrix.by_rows  # pyright: ignore[reportAttributeAccessIssue]
+    m, n = matrix.shape
+    csr = scipy.sparse.csr_array((at.values.numpy(), at.columns.numpy(), at.starts.numpy()), (m, n))
+    rows = None
+    for name, given in (("mask", mask), ("weights", weights)):
+        if given is None or is_sparse(given):
+            if given is not None and tuple(given.shape) != (m, n):
+                raise ValueError(
+                    f"{name} has shape {tuple(given.shape)}; it must have that of V, {(m, n)}"
+                )
+            continue
+        array = as_tensor(given, name=name, device=None)
+        if array.shape != (m,):
+            raise ValueError(
+                f"V is sparse and {name} is dense, of shape {tuple(array.shape)}: pass sparse "
+                f"{name}, whose entries that are not stored count as 0 (not known), one number for "
+                f"each of the {m} rows, or V.toarray()"
+            )
+        _check_weights(array, name)
+        if name == "mask":
+            _check_mask(array)
+        rows = array if rows is None else rows * array
+    both = {"mask": mask, "weights": weights}
+    chosen = [_csr(g, name) for name, g in both.items() if g is not None and is_sparse(g)]
+    if mask is not None and is_sparse(mask):
+        _check_mask(torch.from_numpy(chosen[0].data))
+    if not chosen and not missing:
+        raise ValueError(
+            "V is sparse and weights is one number for each row: say missing='zeros' where zeros "
+            "are not known, or multiply V and W by it yourself (docs/losses.md)"
+        )
+    pattern = chosen[0] if chosen else csr.copy()
+    for other in chosen[1:]:
+        pattern = pattern.multiply(other).tocsr()
+    if not chosen:
+        pattern.data = np.ones_like(pattern.data)
+    pattern.eliminate_zeros()
+    if missing:
+        pattern = pattern.multiply(csr != 0).tocsr()
+    pattern.sort_indices()
+    omega = torch.from_numpy(pattern.data.astype(csr.dtype))
+    if len(omega):
+        _check_weights(omega, "weights")
+    values = _lookup(csr, pattern)
+    if rows is not None:
+        counts = torch.from_numpy(np.diff(pattern.indptr)).long()
+        omega = omega * torch.repeat_interleave(rows.to(omega.dtype), counts)
+    _check_some(omega)
+    shaped = scipy.sparse.csr_array((values, pattern.indices, pattern.indptr), (m, n))
+    where = None if device is None else as_device(device)
+    return Observed(Sparse.of(shaped, where), omega.to(where))
+
+
+def _csr(given: Any, name: str) -> Any:
+    csr: Any = scipy.sparse.csr_array(checked(given, name).tocsr()).astype(np.float64)
+    csr.sum_duplicates()
+    return csr
+
+
+def _lookup(csr: Any, pattern: Any) -> np.ndarray:
+    """The values of csr where the pattern stores something."""
+    n = csr.shape[1]
+    theirs, ours = (_keys(A, n) for A in (csr, pattern))
+    values = np.zeros(len(ours), csr.dtype)
+    at = np.searchsorted(theirs, ours)
+    inside = at < len(theirs)
+    inside[inside] = theirs[at[inside]] == ours[inside]
+    values[inside] = csr.data[at[inside]]
+    return values
+
+
+def _keys(A: Any, n: int) -> np.ndarray:
+    rows = np.repeat(np.arange(A.shape[0], dtype=np.int64), np.diff(A.indptr))
+    return rows * n + A.indices

@@ -1,0 +1,157 @@
+"""Sparse data: only the entries that are not zero are kept, once by rows and once by columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from factormer.data.base import Normal, inner, turned
+from factormer.data.factors import Factors
+from factormer.kernels.threads import share
+
+_PARTS = 4  # blocks of rows of about equal work; at most as many threads are of use
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Compressed sparse rows: those of row i are starts[i] … starts[i + 1] of columns, values."""
+
+    starts: Int[Tensor, " rows_and_end"]
+    columns: Int[Tensor, " nnz"]
+    values: Float[Tensor, " nnz"]
+    n: int
+
+    @cached_property
+    def parts(self) -> list[tuple[slice, Tensor]]:
+        """Blocks of rows of about equal work; they share the memory of the whole."""
+        starts = self.starts.cpu().numpy()
+        aims = np.linspace(0, starts[-1], (_PARTS if self.values.device.type == "cpu" else 1) + 1)
+        cuts = np.unique([0, *np.searchsorted(starts, aims[1:-1]), len(starts) - 1]).tolist()
+        return [(slice(a, b), self.block(a, b)) for a, b in pairwise(cuts)]
+
+    def block(self, a: int, b: int) -> Tensor:
+        """The rows a … b as a sparse tensor."""
+        inside = slice(int(self.starts[a]), int(self.starts[b]))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+            warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
+            return torch.sparse_csr_tensor(
+                self.starts[a : b + 1] - self.starts[a],
+                self.columns[inside],
+                self.values[inside],
+                (b - a, self.n),
+                check_invariants=False,
+            )
+
+    def transposed(self) -> Rows:
+        """The transposed matrix, by rows."""
+        arrays = (a.cpu().numpy() for a in (self.values, self.columns, self.starts))
+        csr = scipy.sparse.csr_array(tuple(arrays), shape=(len(self.starts) - 1, self.n))
+        T = csr.T.tocsr()
+        parts = (torch.from_numpy(a).to(self.values.device) for a in (T.indptr, T.indices, T.data))
+        return Rows(*parts, n=T.shape[1])
+
+    def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
+        out, X = X.new_empty(len(self.starts) - 1, X.shape[1]), X.contiguous()
+
+        def some(start: int, stop: int) -> None:
+            for rows, block in self.parts[start:stop]:
+                torch.mm(block, X, out=out[rows])
+
+        share(some, len(self.parts), work=self.values.numel() * X.shape[1])
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """`scale` times a sparse matrix; never made dense, but in the blocks that are asked for.
+
+    The transpose is made, and kept, when a product with it is first wanted.
+    """
+
+    by_rows: Rows
+    scale: float = 1.0
+
+    rows = None
+    cols = None
+
+    @staticmethod
+    def of(V: Any, device: torch.device | None = None) -> Sparse:
+        """From a scipy matrix of compressed rows, whose arrays are used as they are."""
+        arrays = (torch.from_numpy(a).to(device) for a in (V.indptr, V.indices, V.data))
+        return Sparse(Rows(*arrays, n=V.shape[1]))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.by_rows.starts) - 1, self.by_rows.n)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.by_rows.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.by_rows.values.device
+
+    def sq_norm(self) -> Float[Tensor, ""]:
+        """‖V‖² in float64."""
+        return self._sq_norm
+
+    @cached_property
+    def _sq_norm(self) -> Float[Tensor, ""]:
+        values = self.scale * self.by_rows.values.double()
+        return torch.dot(values, values)
+
+    def work(self) -> float:
+        """The multiplications that a product with one column takes: the stored entries."""
+        return float(self.by_rows.values.numel())
+
+    @property
+    def T(self) -> Sparse:
+        return turned(self, lambda: Sparse(self.by_rows.transposed(), self.scale))
+
+    def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
+        return (self.by_rows @ X).mul_(self.scale)
+
+    def normal(self, W: Float[Tensor, "m r"]) -> Normal:
+        """Return (VᵀW, WᵀW)."""
+        return Normal(self.T @ W, W.mT @ W)
+
+    def sq_error(self, x: Factors) -> Float[Tensor, ""]:
+        """‖W Hᵀ − V‖², by the Gram expansion in float64: the residual itself would be dense."""
+        W, H = x.W.double(), x.H.double()
+        V = self
+        if self.dtype != torch.float64:  # and scaled there, not before
+            V = Sparse(replace(self.by_rows, values=self.by_rows.values.double()), self.scale)
+        fit = inner(W.mT @ W, H.mT @ H) - 2 * inner(V @ H, W)
+        return (self.sq_norm() + fit).clamp(min=0)
+
+    def total(self) -> Float[Tensor, ""]:
+        """The sum of all entries."""
+        return self.scale * self.by_rows.values.double().sum()  # which float32 may not hold
+
+    def scaled(self, c: Float[Tensor, ""]) -> Sparse:
+        """The matrix c·V; its entries are shared."""
+        return Sparse(self.by_rows, self.scale * float(c))
+
+    def to(self, dtype: torch.dtype) -> Sparse:
+        """The matrix in another precision, scaled before that: else it might not be in range."""
+        values = (self.scale * self.by_rows.values).to(dtype)
+        return Sparse(replace(self.by_rows, values=values))
+
+    def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "k n"]]]:
+        """Yield the rows in dense blocks of at most `size` (None: all at once)."""
+        m = self.shape[0]
+        for start in range(0, m, size or m):
+            stop = min(start + (size or m), m)
+            yield slice(start, stop), self.scale * self.by_rows.block(start, stop).to_dense()

@@ -1,0 +1,349 @@
+"""NMF, the scikit-learn estimator: read the options, fit, store; transform, go back, go on."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from factormer.data import Dense, Matrix, Sparse, checked
+from factormer.data.factors import Factors
+from factormer.data.intake import as_matrix, as_tensor, check_limits, like
+from factormer.estimator import persistence
+from factormer.estimator.coding import Coders, coefficients, copied, is_least_squares, learn
+from factormer.estimator.fitting import fit, make_plan, reconstruction_error, warn_of_the_end
+from factormer.estimator.options import (
+    Asked,
+    Known,
+    check_forgetting,
+    check_streamable,
+    loss_of,
+    rank_of,
+)
+from factormer.estimator.reading import is_tensor, read, returned, validated
+from factormer.functions import starting_point
+from factormer.kernels.threads import threads
+from factormer.run.solve import Result
+from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
+from factormer.solvers.online import Statistics
+
+
+class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Nonnegative matrix factorization X ≈ W @ components_, W and components_ ≥ 0.
+
+    It minimises, with H = components_ and scikit-learn's meaning of each letter,
+    d(X, WH) + alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²)
+    + alpha_H·n_samples·(l1_ratio·‖H‖₁ + ½(1 − l1_ratio)·‖H‖²).
+
+    Parameters
+    ----------
+    n_components : int, "auto" or None
+        Rank; "auto" takes that of a custom start. Otherwise both are the number of features.
+    init : str or None
+        As in `factorize`; also scikit-learn's "nndsvdar", and None: "nndsvda", or "random" where
+        the rank is above min(n_samples, n_features).
+    solver : str
+        As in `factorize`; scikit-learn's "cd", coordinate descent, is "hals" here.
+    beta_loss : str or float
+        d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
+        β-divergence, which 2, 1 and 0 are.
+    tol, max_iter, accelerator, time_limit, device
+        As in `factorize`.
+    random_state : int, RandomState or None
+        Seed of the random choices; None draws one from numpy's.
+    alpha_W, alpha_H, l1_ratio : float
+        The penalties; alpha_H "same" is alpha_W.
+    regularize_W, regularize_H : Penalty or several, optional
+        Of `factormer.penalties`, on W and on components_ᵀ: rows are samples, and features.
+    symmetric : bool
+        X ≈ H Hᵀ, for X = Xᵀ.
+    missing : {"nan", "zeros"}, optional
+        Which entries of X are not known; by default all are, and NaN is refused.
+    verbose : int
+        Above 0: show a bar with the iterations and the error.
+    shuffle : bool
+        Accepted, without effect.
+    n_init : int
+        Runs from different starts, of which the best is kept.
+    warm_start : bool
+        Whether `fit` starts from the components of the fit before it.
+    fixed_components : array-like, optional
+        Rows of components_ that are known, (k, n_features): they come first and stay as they are.
+        Or a mask of the rows of a custom H.
+    order : {"share", None}
+        Components by the size ‖w_c‖·‖h_c‖ of their part, the largest first; None: as they came.
+    scale : {"balanced", "sum", None}
+        Components with ‖w_c‖ = ‖h_c‖, or of sum 1; None: as they came. Given starts keep order
+        and scale, and penalties have a scale of their own.
+    forget_factor : float
+        Weight that `partial_fit` leaves to the past, above 0 and at most 1.
+    callback : callable, optional
+        Called after each iteration with its row of the trace: iteration, seconds, rmse.
+
+    Attributes
+    ----------
+    components_ : array, (n_components, n_features)
+        The right factor, Hᵀ; a tensor where X was one.
+    n_components_, n_features_in_, feature_names_in_ : as in scikit-learn
+    reconstruction_err_ : float
+        √(2 d(X, W @ components_)): for the squared error the Frobenius norm of the difference.
+    n_iter_ : int
+        Outer iterations made.
+    trace_ : Trace
+        Error by iteration; plots itself. With another loss or penalties, √(2·objective / entries).
+    status_, result_ : Status, Result
+        Why the iterations ended; both factors, status and trace.
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_components: Any = "auto",
+        *,
+        init: Any = "auto",
+        solver: str = "auto",
+        beta_loss: Any = "frobenius",
+        tol: float | int = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = None,
+        alpha_W: Any = 0.0,
+        alpha_H: Any = "same",
+        l1_ratio: Any = 0.0,
+        regularize_W: Any = None,
+        regularize_H: Any = None,
+        symmetric: bool = False,
+        missing: str | None = None,
+        verbose: int = 0,
+        shuffle: bool = False,
+        accelerator: str | None = "auto",
+        time_limit: float | None = None,
+        device: str | None = None,
+        n_init: int = 1,
+        warm_start: bool = False,
+        fixed_components: Any = None,
+        order: str | None = "share",
+        scale: str | None = "balanced",
+        forget_factor: Any = 0.7,
+        callback: Any = None,
+    ):
+        self.n_components = n_components
+        self.init = init
+        self.solver = solver
+        self.beta_loss = beta_loss
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.alpha_W = alpha_W
+        self.alpha_H = alpha_H
+        self.l1_ratio = l1_ratio
+        self.regularize_W = regularize_W
+        self.regularize_H = regularize_H
+        self.symmetric = symmetric
+        self.missing = missing
+        self.verbose = verbose
+        self.shuffle = shuffle
+        self.accelerator = accelerator
+        self.time_limit = time_limit
+        self.device = device
+        self.n_init = n_init
+        self.warm_start = warm_start
+        self.fixed_components = fixed_components
+        self.order = order
+        self.scale = scale
+        self.forget_factor = forget_factor
+        self.callback = callback
+
+    def fit(
+        self, X: Any, y: Any = None, W: Any = None, H: Any = None,
+        mask: Any = None, weights: Any = None, sigma: Any = None,
+    ) -> NMF:  # fmt: skip
+        """Learn the components of X; see `fit_transform`."""
+        self._fit(X, W, H, mask, weights, sigma)
+        return self
+
+    def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any = None, W: Any = None, H: Any = None,
+        mask: Any = None, weights: Any = None, sigma: Any = None,
+    ) -> Any:  # fmt: skip
+        """Learn the components of X and return W, which is what `transform` would return.
+
+        Unless tol is 0, or time ran out: then it is the W of the last iteration. With
+        init="custom", W (n_samples, n_components) and H (n_components, n_features) are the start,
+        oriented as in scikit-learn. `mask` is true where X is known; `weights` say how much an
+        entry, or a row, counts; `sigma` are standard deviations, which stand for weights 1/σ².
+        """
+        return self._fit(X, W, H, mask, weights, sigma)
+
+    @with_callbacks
+    @threads()
+    def _fit(
+        self, X: Any, W: Any = None, H: Any = None,
+        mask: Any = None, weights: Any = None, sigma: Any = None,
+    ) -> Any:  # fmt: skip
+        X, V = read(self, X, mask, weights, sigma, reset=True)
+        plan = make_plan(self, V, W, H, getattr(self, "components_", None), self._seed())
+        hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
+        with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
+            watch = all_of(look, None if hooks is None else hooks.look)
+            result = fit(V, plan, watch)
+        x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
+        self.result_: Result = replace(result, factors=x, as_given=like(X))
+        self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
+        self._store(self.result_.H, reconstruction_error(V, result, plan))
+        self._past: tuple[torch.Tensor, int] | None = None
+        self._stream: Statistics | None = None
+        if hooks is not None:
+            hooks.end()
+        warn_of_the_end(result, plan)
+        return self.result_.W
+
+    def _store(self, H: Any, error: float) -> None:
+        self.components_ = copied(H.T)
+        self._coders = Coders()
+        self.n_components_ = self.components_.shape[0]
+        self.reconstruction_err_ = error
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def _seed(self) -> int:
+        seed: Any = self.random_state
+        if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+            return int(seed)  # which is used as it is: that is faster
+        return int(check_random_state(seed).randint(2**31 - 1))
+
+    @threads()
+    def transform(self, X: Any, mask: Any = None, weights: Any = None, sigma: Any = None) -> Any:
+        """The W that fits X ≈ W @ components_ best, under the loss and what is asked of W.
+
+        Exact for the squared error; by iterations, to eight digits of the gradient, for other
+        losses, unknown entries and constraints; as far as `time_limit` allows. `mask`, `weights`
+        and `sigma` as in `fit`.
+        """
+        check_is_fitted(self)
+        check_limits(self.max_iter, self.tol, self.time_limit)
+        X, V = read(self, X, mask, weights, sigma, reset=False)
+        until = None if self.time_limit is None else time.perf_counter() + self.time_limit
+        W = self._coefficients(V, until)
+        if until is not None and time.perf_counter() >= until:
+            warnings.warn(
+                f"transform ran out of time: rows that {self.time_limit:g} s did not reach have "
+                "rough coefficients; raise time_limit for exact ones",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return returned(X, W)
+
+    def _coefficients(self, V: Matrix, until: float | None) -> torch.Tensor:
+        loss, asked = loss_of(self.beta_loss, self.solver), Asked.read(self)
+        on_w = asked.on_W(self.n_features_in_)
+        if is_least_squares(V, loss, on_w):
+            coders = getattr(self, "_coders", None) or Coders()
+            coder = coders.coder(self.components_, asked)
+            return coder(V, until=until)
+        H = as_tensor(self.components_, name="components_", device=None).mT
+        return coefficients(V, H.to(V.device, V.dtype), loss, on_w, until=until)[0]
+
+    @threads()
+    def inverse_transform(self, X: Any) -> Any:
+        """The data that coefficients X stand for, X @ components_."""
+        check_is_fitted(self)
+        H: Any = self.components_
+        if is_tensor(X):
+            return X @ torch.as_tensor(H, dtype=X.dtype, device=X.device)
+        H = H.cpu().numpy() if is_tensor(H) else H
+        return checked(X, "X") @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
+
+    @threads()
+    def partial_fit(self, X: Any, y: Any = None) -> NMF:
+        """Go on learning from a batch of rows, which need not come again.
+
+        The first batch is fitted as by `fit`, or gives only a start where it has fewer rows than
+        there are components; what was fitted before counts as a batch. After that W is exact for
+        the batch, the components follow, and the past keeps the weight `forget_factor`. For the
+        squared error, with alpha_W and alpha_H at most.
+        """
+        check_forgetting(self.forget_factor)
+        check_streamable(self)
+        first = not hasattr(self, "components_")
+        if first:
+            X = validated(self, X, reset=True)
+            rank = rank_of(self.n_components, X.shape[1], None)
+            if X.shape[0] >= rank:
+                self._fit(X)
+                self.n_steps_ = 1
+                return self
+            self._begin(X, rank)
+        else:
+            X = validated(self, X, reset=False)
+        self._learn(X, as_matrix(X, device=self.device))
+        return self
+
+    def _begin(self, X: Any, rank: int) -> None:
+        """Components of chance, from a batch too small to be fitted."""
+        V = as_matrix(X, device=self.device)
+        _, H = starting_point(V, rank, init="random", random_state=self._seed())
+        known = Known.read(self.fixed_components, rank, X.shape[1], None)
+        H = Asked.read(self).on_H(X.shape[0], known).placed(H)
+        self._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)
+        self._stream = None
+        self._store(returned(X, H), math.nan)
+
+    def _learn(self, X: Any, V: Dense | Sparse) -> None:
+        H = as_tensor(self.components_, name="components_", device=str(V.device)).mT
+        if self._stream is None:
+            WtW, m = self._before()
+            self._stream = Statistics.of_fit(H.double(), WtW.to(H.device), m)
+        rank, n = self.components_.shape
+        known = Known.read(self.fixed_components, rank, n, self.components_)
+        H, error, self._stream = learn(
+            V, H, self._stream, Asked.read(self), known, self.forget_factor
+        )
+        self._store(returned(X, H), error)
+        self.n_steps_ = getattr(self, "n_steps_", 0) + 1
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+
+    def _before(self) -> tuple[torch.Tensor, int]:
+        """WᵀW and the number of rows of the fit that a stream goes on from."""
+        if self._past is None:
+            W = self.result_.factors.W.double()
+            self._past = (W.mT @ W, len(W))
+        return self._past
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model as one safetensors file: numbers and JSON text, no code.
+
+        What `set_output` chose comes along; a `callback` and a random state that is no number do
+        not.
+        """
+        check_is_fitted(self)
+        persistence.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> NMF:
+        """Read a model that `save` wrote; nothing in the file is ever run."""
+        model = cls()
+        persistence.load_into(model, Path(path))
+        model._coders = Coders()
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "nan"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

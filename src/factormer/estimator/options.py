@@ -1,0 +1,223 @@
+"""What users of the estimator may write, scikit-learn's words and ours, and what the engine takes.
+
+Wrong values get a sentence; where scikit-learn has one, ours begins with its words.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from factormer.data import Matrix
+from factormer.data.intake import as_rank, as_tensor, is_finite, is_sparse
+from factormer.problem.losses import NAMES, Beta
+from factormer.problem.objective import check_zeros
+from factormer.problem.penalties import L1, L2, Fixed, Penalties, Penalty
+
+ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
+_REAL = (int, float, np.integer, np.floating)
+
+
+def rank_of(n_components: Any, n_features: int, H: Any) -> int:
+    """The number of components: as many as features for None and "auto", or as the start has."""
+    if n_components == "auto" and H is not None and np.ndim(H) == 2:
+        return len(H)
+    if n_components is None or n_components == "auto":
+        return n_features
+    try:
+        return as_rank(n_components)
+    except ValueError:
+        raise ValueError(
+            f"n_components is {n_components!r}; it must be a whole number of at least 1, "
+            "None or 'auto'"
+        ) from None
+
+
+def init_of(init: Any, rank: int, shape: tuple[int, int]) -> Any:
+    """The start in the words of the engine; None is scikit-learn's default, spelt out."""
+    if init is None:
+        return "nndsvda" if rank <= min(shape) else "random"
+    return init
+
+
+def warn_of_zeros(solver: Any, init: Any) -> None:
+    """Say that multiplicative updates leave zeros of the start as they are."""
+    if solver == "mu" and init == "nndsvd":
+        warnings.warn(
+            "The multiplicative update ('mu') solver cannot update zeros present in the "
+            "initialization, and so leads to poorer results when used jointly with init='nndsvd'. "
+            "You may try init='nndsvda' or init='nndsvdar' instead.",
+            UserWarning,
+            stacklevel=7,
+        )
+
+
+def loss_of(beta_loss: Any, solver: Any) -> Beta:
+    """The divergence; coordinate descent knows the squared error alone."""
+    named = isinstance(beta_loss, str) and beta_loss in NAMES
+    if not named and (isinstance(beta_loss, bool) or not is_finite(beta_loss)):
+        raise ValueError(
+            f"beta_loss is {beta_loss!r}; it must be 'frobenius', 'kullback-leibler', "
+            "'itakura-saito' or a number"
+        )
+    loss = Beta.of(beta_loss if named else float(beta_loss))
+    if solver == "cd" and loss.beta != 2:
+        raise ValueError(
+            f"Invalid beta_loss parameter: solver 'cd' does not handle beta_loss = {beta_loss!r}; "
+            "choose solver='auto' or 'mu'"
+        )
+    return loss
+
+
+def check_poles(V: Matrix, loss: Beta) -> None:
+    """A sentence that begins as scikit-learn's, where the loss forbids zeros and X has some."""
+    try:
+        check_zeros(V, loss)
+    except ValueError as error:
+        raise ValueError(
+            f"When beta_loss <= 0 and X contains zeros, the solver may diverge. Here {error}"
+        ) from None
+
+
+class Asked(NamedTuple):
+    """What alpha_W, alpha_H and l1_ratio ask, with scikit-learn's meaning, and what is added."""
+
+    left: float
+    right: float
+    l1_ratio: float
+    also_w: Penalties
+    also_h: Penalties
+
+    @staticmethod
+    def read(options: Any) -> Asked:
+        """Check the parameters of an estimator; alpha_H "same" is alpha_W."""
+        alpha_W, alpha_H, l1_ratio = options.alpha_W, options.alpha_H, options.l1_ratio
+        if isinstance(alpha_H, str) and alpha_H == "same":
+            alpha_H = alpha_W
+        elif not (is_finite(alpha_H) and float(alpha_H) >= 0):
+            raise ValueError(f"alpha_H is {alpha_H!r}; it must be at least 0, or 'same'")
+        if not (is_finite(alpha_W) and alpha_W >= 0):
+            raise ValueError(f"alpha_W is {alpha_W!r}; it must be at least 0")
+        if not isinstance(l1_ratio, _REAL) or not 0 <= l1_ratio <= 1:
+            raise ValueError(f"l1_ratio is {l1_ratio!r}; it must be from 0 to 1")
+        also_w = Penalties.of(options.regularize_W, "regularize_W")
+        also_h = Penalties.of(options.regularize_H, "regularize_H")
+        return Asked(float(alpha_W), float(alpha_H), float(l1_ratio), also_w, also_h)
+
+    def on_W(self, n_features: int) -> Penalties:
+        """alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²), and what is added."""
+        terms = self._elastic(self.left * n_features)
+        return Penalties.of([*terms, *self.also_w.terms], "alpha_W with regularize_W")
+
+    def on_H(self, n_samples: float | int, known: Known | None = None) -> Penalties:
+        """The same for H, by the number of samples; known components stay."""
+        terms = self._elastic(self.right * n_samples)
+        if known is not None:
+            terms.append(Fixed(known.rows.mT, known.mask))
+        return Penalties.of([*terms, *self.also_h.terms], "alpha_H with regularize_H")
+
+    def _elastic(self, weight: float) -> list[Penalty]:
+        l1, l2 = weight * self.l1_ratio, weight * (1 - self.l1_ratio)
+        return [kind(part) for kind, part in ((L1, l1), (L2, l2)) if part]
+
+
+def start_array(values: Any, shape: tuple[int, int], name: str) -> np.ndarray | torch.Tensor:
+    """A factor to start from, oriented as in scikit-learn, in the words of its complaints."""
+    where = f"NMF (input {name})"
+    if values is None or is_sparse(values):
+        raise ValueError(f"init='custom' needs {name} as a dense array of shape {shape}")
+    array = values if isinstance(values, torch.Tensor) else np.asarray(values)
+    if not isinstance(array, torch.Tensor) and array.dtype.kind not in "biuf":
+        raise ValueError(f"{where} holds {array.dtype} values; it must hold real numbers")
+    if array.ndim != 2:
+        raise ValueError(f"{where} has {array.ndim} axes; it must have shape {shape}")
+    for axis, place in enumerate(("first", "second")):
+        if array.shape[axis] != shape[axis]:
+            raise ValueError(
+                f"Array with wrong {place} dimension passed to {where}: it has shape "
+                f"{tuple(array.shape)}, and for this X it must have {shape}"
+            )
+    if bool((array < 0).any()):
+        raise ValueError(f"Negative values in data passed to {where}: clip them at 0")
+    if not bool((array != 0).any()):
+        raise ValueError(f"Array passed to {where} is full of zeros: no iteration can leave them")
+    return array
+
+
+class Known(NamedTuple):
+    """Rows of components_ that are to stay as they are, and which they are."""
+
+    rows: torch.Tensor  # (k, n)
+    mask: torch.Tensor  # (r,)
+
+    @staticmethod
+    def read(fixed: Any, rank: int, n_features: int, H: Any) -> Known | None:
+        """From rows, which come first, or from a mask of the rows of a custom H."""
+        if fixed is None:
+            return None
+        given = np.asarray(fixed.cpu() if isinstance(fixed, torch.Tensor) else fixed)
+        if given.dtype == bool:
+            if given.shape != (rank,) or H is None:
+                raise ValueError(
+                    f"fixed_components is a mask of shape {given.shape}; a mask must have one "
+                    f"entry for each of the {rank} components, and go with init='custom' and an H "
+                    "whose rows it marks"
+                )
+            mask = torch.from_numpy(given.copy())
+            return Known(as_tensor(H, name="H", device=None)[mask.to(_device_of(H))], mask)
+        if given.ndim != 2 or given.shape[1] != n_features:
+            raise ValueError(
+                f"fixed_components has shape {given.shape}; known components are rows of "
+                f"{n_features} entries, one for each feature of X"
+            )
+        if not 1 <= len(given) <= rank:
+            raise ValueError(
+                f"fixed_components has {len(given)} rows and n_components is {rank}; it must "
+                f"have from 1 to {rank} (raise n_components to learn more beside them)"
+            )
+        rows = as_tensor(fixed, name="fixed_components", device=None)
+        if not bool(rows.isfinite().all()) or bool((rows < 0).any()):
+            raise ValueError(
+                "fixed_components has entries that are negative or not finite; known components "
+                "must be at least 0"
+            )
+        return Known(rows, torch.arange(rank) < len(given))
+
+
+def _device_of(H: Any) -> Any:
+    return H.device if isinstance(H, torch.Tensor) else "cpu"
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise with a sentence where the value is none of the choices."""
+    if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
+        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, choices))}")
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise with a sentence where the value is no whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+
+
+def check_forgetting(value: Any) -> None:
+    """A share of the past that is kept."""
+    if not isinstance(value, _REAL) or not 0 < value <= 1:
+        raise ValueError(
+            f"forget_factor is {value!r}; it must be above 0 and at most 1 (1: forget nothing)"
+        )
+
+
+def check_streamable(options: Any) -> None:
+    """Of rows gone by only products are kept, which tell the squared error alone."""
+    asked = Asked.read(options)
+    plain = asked.also_w.is_plain and asked.also_h.is_plain
+    is_square = loss_of(options.beta_loss, options.solver).beta == 2
+    if not (is_square and plain and options.missing is None and not options.symmetric):
+        raise ValueError(
+            "partial_fit takes the squared error, with alpha_W and alpha_H at most; use fit for "
+            "another beta_loss, missing entries, regularize_W, regularize_H or symmetric=True"
+        )

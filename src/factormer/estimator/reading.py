@@ -1,0 +1,125 @@
+"""What comes into the estimator: X, and what is known of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import validate_data
+
+from factormer.data import Matrix, Observed, checked
+from factormer.data.intake import as_matrix, as_tensor, is_sparse, like
+from factormer.data.observations import observe
+from factormer.estimator.options import check_choice
+
+MISSING = (None, "nan", "zeros")
+_SPARSE = ("csr", "csc", "coo")
+_FLOATS = [np.float64, np.float32]
+
+
+def read(
+    model: Any, X: Any, mask: Any, weights: Any, sigma: Any, *, reset: bool
+) -> tuple[Any, Matrix]:
+    """X as floating numbers, and the matrix it stands for."""
+    told = any(part is not None for part in (mask, weights, sigma))
+    X = validated(model, X, reset=reset, with_nan=told or model.missing == "nan")
+    return X, data_of(X, model.missing, mask, weights, sigma, model.device)
+
+
+def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any:
+    """X as floating numbers; plain arrays and tensors are only looked at by the engine."""
+    if is_tensor(X):
+        if X.dim() != 2:
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}; it must be one matrix, samples by features "
+                "(factorize takes stacks of matrices)"
+            )
+        _check_width(model, X.shape[1], reset)
+        return X
+    plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size
+    if plain and (reset or not hasattr(model, "feature_names_in_")):
+        _check_width(model, X.shape[1], reset)
+        return X
+    given: Any = X
+    if is_sparse(X):  # before anybody converts it
+        given = checked(X, "X")
+    finite: Any = "allow-nan" if with_nan else True
+    return validate_data(
+        model, given, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset, ensure_all_finite=finite
+    )
+
+
+def _check_width(model: Any, n_features: int, reset: bool) -> None:
+    if reset:
+        vars(model).pop("feature_names_in_", None)  # of an earlier fit
+        model.n_features_in_ = n_features
+    elif n_features != model.n_features_in_:
+        raise ValueError(
+            f"X has {n_features} features, but {type(model).__name__} is expecting "
+            f"{model.n_features_in_} features as input"
+        )
+
+
+def data_of(
+    X: Any, missing: Any, mask: Any, weights: Any, sigma: Any, device: str | None
+) -> Matrix:
+    """The data with what is known of it; NaN is unknown only where that is said."""
+    check_choice("missing", missing, MISSING)
+    if sigma is not None:
+        if weights is not None:
+            raise ValueError("weights and sigma say the same thing; give one (weights = 1/sigma²)")
+        weights = _precision(sigma)
+    if missing is None and mask is None and weights is None:
+        return as_matrix(X, device=device)
+    options = {
+        "mask": mask,
+        "weights": weights,
+        "missing": "zeros" if missing == "zeros" else None,
+        "device": device,
+    }
+    V = observe(X, **options)
+    if missing == "nan" or is_sparse(X):
+        return V
+    entries = as_tensor(X, name="X", device=device)
+    if bool((absent := entries.isnan()).any()):
+        whole = observe(torch.where(absent, 1.0, entries), **options)
+        if not isinstance(whole, Observed) or float(whole.count().sum()) != _count(V):
+            raise ValueError(
+                "X contains NaN where mask and weights call it known; say missing='nan' where NaN "
+                "is not known"
+            )
+    return V
+
+
+def _count(V: Matrix) -> float:
+    return float(V.count().sum()) if isinstance(V, Observed) else float(V.shape[0] * V.shape[1])
+
+
+def _precision(sigma: Any) -> Any:
+    """1/σ², entry by entry; of sparse σ, of what is stored."""
+    if isinstance(sigma, torch.Tensor) and not is_sparse(sigma):
+        values, weights = sigma, sigma.double() ** -2
+    elif is_sparse(sigma) and not isinstance(sigma, torch.Tensor):
+        weights = checked(sigma, "sigma").tocsr().astype(float)
+        values, weights.data = weights.data, weights.data**-2.0
+    else:
+        values = np.asarray(checked(sigma, "sigma").toarray() if is_sparse(sigma) else sigma, float)
+        with np.errstate(divide="ignore"):
+            weights = values**-2.0
+    if not bool((values > 0).all()):
+        raise ValueError(
+            "sigma has entries that are not above 0; standard deviations are positive (leave "
+            "entries that are not known out with mask)"
+        )
+    return weights
+
+
+def is_tensor(X: Any) -> bool:
+    """Whether X is torch's."""
+    return isinstance(X, torch.Tensor)
+
+
+def returned(X: Any, F: torch.Tensor) -> Any:
+    """F as an array of the kind that X is, where X is."""
+    return F.to(X.device) if is_tensor(X) else like(X)(F)

@@ -1,0 +1,1 @@
+"""What is only for the paper: graphs, data sets, reproduction."""

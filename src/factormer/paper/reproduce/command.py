@@ -1,0 +1,118 @@
+"""reproduce(): make figures, their numbers, the manifest and RESULTS.md in a folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from factormer.data.files import write
+from factormer.paper.datasets import data_folder, load_jasper, load_yale
+from factormer.paper.reproduce import style
+from factormer.paper.reproduce.measure import rounded
+from factormer.paper.reproduce.real import faces, histogram, real
+from factormer.paper.reproduce.results import write_results
+from factormer.paper.reproduce.synthetic import ablation, synthetic
+from factormer.run.provenance import circumstances
+
+LOADERS: dict[str, Callable[[Path], Tensor]] = {"yale": load_yale, "jasper": load_jasper}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a figure from the real matrices it needs: its numbers, and the drawing."""
+
+    make: Callable[[dict[str, Tensor]], tuple[dict[str, Any], Any]]
+    needs: tuple[str, ...] = ()
+
+
+FIGURES = {
+    "histogram": Recipe(histogram, ("yale", "jasper")),
+    "synthetic-small": Recipe(lambda _: synthetic("small")),
+    "synthetic-large": Recipe(lambda _: synthetic("large")),
+    "yale": Recipe(lambda V: real("yale", V["yale"]), ("yale",)),
+    "jasper": Recipe(lambda V: real("jasper", V["jasper"]), ("jasper",)),
+    "faces": Recipe(lambda V: faces(V["yale"]), ("yale",)),
+    "ablation": Recipe(lambda _: ablation()),
+}
+
+
+def reproduce(
+    figures: Sequence[str] | None = None,
+    *,
+    data: Path | None,
+    out: Path,
+    report: Callable[[str], object] = lambda text: None,
+) -> Path:
+    """Make figures in the folder `out` and return the path of the RESULTS.md written there.
+
+    A figure is NAME.png and NAME.json, its numbers. Figures can be made one by one: RESULTS.md is
+    written from the JSON files present. By default all are made, but for those whose real matrices
+    are not in `data` (or in the folder FACTORMER_DATA names), which are reported and left out. One
+    that is asked for by name must be possible; that is checked before any time is spent.
+    """
+    names = list(dict.fromkeys(figures or FIGURES))
+    if unknown := [name for name in names if name not in FIGURES]:
+        raise ValueError(f"there is no figure {unknown[0]!r}; choose among {', '.join(FIGURES)}")
+    style.check_matplotlib()
+    matrices = _load(names, data, report if not figures else None)
+    names = [name for name in names if all(need in matrices for need in FIGURES[name].needs)]
+    out.mkdir(parents=True, exist_ok=True)
+    made_with = {
+        "command": " ".join(["factormer", "reproduce", *(figures or [])]),
+        **circumstances(),
+    }
+    for name in names:
+        started = time.perf_counter()
+        numbers, drawing = FIGURES[name].make(matrices)
+        style.save(drawing, out / f"{name}.png")
+        seconds = time.perf_counter() - started
+        _write(out / f"{name}.json", {"figure": name, **numbers, "seconds": seconds})
+        _note(out / "manifest.json", name, {"seconds": seconds, **made_with})
+        report(f"{name}: {seconds:.1f} s")
+    return write_results(out, list(FIGURES))
+
+
+def _load(
+    names: Sequence[str], data: Path | None, report: Callable[[str], object] | None
+) -> dict[str, Tensor]:
+    """The real matrices that the figures need; without `report`, a missing one is an error."""
+    matrices = {}
+    for need in dict.fromkeys(need for name in names for need in FIGURES[name].needs):
+        try:
+            matrices[need] = LOADERS[need](data_folder(data))
+        except FileNotFoundError as error:
+            if report is None:
+                raise
+            without = ", ".join(name for name in names if need in FIGURES[name].needs)
+            report(f"left out {without}: {error}")
+    return matrices
+
+
+def _note(path: Path, name: str, entry: dict[str, Any]) -> None:
+    """Add a figure to the manifest, in place of an older entry of that name."""
+    made = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.is_file() else {}
+    made = {n: entry if n == name else made[n] for n in FIGURES if n == name or n in made}
+    _write(path, {"figures": made})
+
+
+def _write(path: Path, contents: dict[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    write(path, _compact(rounded(contents)) + "\n")
+
+
+def _compact(value: Any, indent: str = "") -> str:
+    """JSON with a line a key, and a list of numbers on one line."""
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    deeper = indent + " "
+    items = [
+        f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_compact(item, deeper)}"
+        for key, item in value.items()
+    ]
+    return "{\n" + ",\n".join(items) + f"\n{indent}}}"

@@ -1,0 +1,118 @@
+"""Who is compared: AO-ADMM with two penalties, and the networks around it, all from NNDSVD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from factormer.accelerate.base import Accelerated, Always, Descent, Safeguard
+from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
+from factormer.data.factors import Factors
+from factormer.nn.refining import Network
+from factormer.nn.zoo import load_factormer
+from factormer.problem.problem import Problem
+from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
+from factormer.solvers.base import Solver
+from factormer.starts.initialize import Given
+
+RANK = 10
+N_ITER = 100
+N_ACCEL = 5  # the paper's number of accelerated iterations
+
+
+@dataclass
+class Witness:
+    """A safeguard that notes what share of the proposals another one let through."""
+
+    safeguard: Safeguard
+    shares: list[float] = field(default_factory=list)
+
+    def accept(
+        self, problem: Problem, *, stepped: Factors, proposed: Factors
+    ) -> Bool[Tensor, "*b"]:
+        accepted = self.safeguard.accept(problem, stepped=stepped, proposed=proposed)
+        self.shares.append(accepted.double().mean().item())
+        return accepted
+
+    @property
+    def kept(self) -> float | None:
+        """The share of all proposals so far; None where there was none."""
+        return sum(self.shares) / len(self.shares) if self.shares else None
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A solver, and the names of the networks that start it or propose between its iterations."""
+
+    key: str
+    label: str
+    solver: Solver[Any] = field(default_factory=AOADMM)
+    init: str | None = None
+    accelerator: str | None = None
+    safeguard: Safeguard = field(default_factory=Descent)
+
+    def start(self, problem: Problem, x0: Factors, safeguard: Safeguard) -> Factors:
+        """The point of iteration 0, from the NNDSVD start."""
+        if self.init is None:
+            return x0
+        learned = LearnedInit(network(self.init), base=Given(x0), safeguard=safeguard)
+        return learned(problem, torch.Generator())
+
+    def engine(self, safeguard: Safeguard) -> Solver[Any]:
+        """The solver with its accelerator, if it has one."""
+        if self.accelerator is None:
+            return self.solver
+        accelerator = LearnedAccelerator(network(self.accelerator))
+        return Accelerated(self.solver, accelerator, safeguard=safeguard, n_accel=N_ACCEL)
+
+    @property
+    def n_accel(self) -> int:
+        """Iterations that a network takes part in."""
+        return N_ACCEL if self.accelerator else 0
+
+
+@cache
+def network(name: str) -> Network:
+    """A shipped network in float64."""
+    return load_factormer(name).to(torch.float64)
+
+
+BASELINE = Contestant("ao-admm", "AO-ADMM, ρ = 1 (the paper's)")
+TRACE = Contestant("ao-admm-trace", "AO-ADMM, ρ = tr/r", TraceAOADMM())
+INIT = Contestant("init-r10", "learned initialization", init="init-r10")
+PAPER = Contestant(
+    "init-r10-paper", "learned initialization, paper's layers", init="init-r10-paper"
+)
+ACCEL = Contestant("accel-r10", "learned acceleration", accelerator="accel-r10")
+INIT_ALWAYS = Contestant(
+    "init-r10-always", "learned initialization, no safeguard", init="init-r10", safeguard=Always()
+)
+ACCEL_ALWAYS = Contestant(
+    "accel-r10-always",
+    "learned acceleration, no safeguard",
+    accelerator="accel-r10",
+    safeguard=Always(),
+)
+INIT_TRACE = Contestant(
+    "init-r10-trace",
+    "learned initialization, no safeguard, then ρ = tr/r",
+    TraceAOADMM(),
+    init="init-r10",
+    safeguard=Always(),
+)
+PAPER_TRACE = Contestant(
+    "init-r10-paper-trace",
+    "learned initialization, paper's layers, then ρ = tr/r",
+    TraceAOADMM(),
+    init="init-r10-paper",
+)
+
+IN_FIGURES = (BASELINE, TRACE, INIT, PAPER, ACCEL)
+WITHOUT_SAFEGUARD = (INIT_ALWAYS, ACCEL_ALWAYS)
+AROUND_TRACE = (INIT_TRACE, PAPER_TRACE)  # beyond the paper, on real data
+LABELS = {c.key: c.label for c in (*IN_FIGURES, *WITHOUT_SAFEGUARD, *AROUND_TRACE)}

@@ -1,0 +1,1 @@
+"""What is to be solved: a matrix, a rank, a loss and penalties."""

@@ -1,0 +1,160 @@
+"""Several penalties on one factor.
+
+The solver asks them for three things: the value, the quadratic part (which goes into the normal
+equations) and the proximal step of the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.problem.penalties.terms import (
+    L1,
+    L2,
+    X_,
+    Bounds,
+    Fixed,
+    Free,
+    Orthogonal,
+    Penalty,
+    Simplex,
+    Smooth,
+)
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """Several penalties on one factor, which is nonnegative unless `Free` or `Bounds` says else.
+
+    At most one set (order 1). Where a sum of penalties has no proximal step in closed form, it is
+    refused.
+    """
+
+    terms: tuple[Penalty, ...] = ()
+
+    @staticmethod
+    def of(given: Any, name: str = "regularize") -> Penalties:
+        """From none, one or several."""
+        several = isinstance(given, list | tuple)
+        terms = () if given is None else tuple(given) if several else (given,)
+        if not terms:
+            return Penalties()
+        for term in terms:
+            if not isinstance(term, Penalty):
+                raise ValueError(
+                    f"{name} holds {term!r}; it must be of factormer.penalties: L1, L2, Group, "
+                    "Smooth, Simplex, Bounds, Orthogonal, Free, Fixed"
+                )
+        steps = [term for term in terms if term.order is not None and not isinstance(term, Fixed)]
+        sets = [term for term in steps if term.order == 1]
+        if len(sets) > 1 or len({type(term) for term in terms}) < len(terms):
+            raise ValueError(
+                f"{name} is {list(terms)}; at most one of each kind, and one of Simplex, Bounds, "
+                "Free: add their weights, or intersect the bounds"
+            )
+        bounded = [s for s in sets if isinstance(s, Simplex | Bounds)]
+        if bounded and len(steps) > 1:
+            raise ValueError(
+                f"{name} is {list(terms)}; {type(bounded[0]).__name__} goes with L2, Smooth and "
+                "Orthogonal, not with L1 or Group, whose joint proximal step has no closed form"
+            )
+        by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
+        if by_rows and len(steps) < len([term for term in terms if term.order is not None]):
+            raise ValueError(
+                f"{name} has {by_rows[0]} beside Fixed; what holds for whole rows cannot leave "
+                "some of their entries as they are: take it by columns, or fix nothing"
+            )
+        return Penalties(tuple(sorted(terms, key=lambda term: term.order or 0)))
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the factor may have no negative entry."""
+        lows = [0.0 if not isinstance(t, Bounds) else t.low for t in self.terms]
+        return not any(isinstance(t, Free) for t in self.terms) and min(lows, default=0.0) >= 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked but X ≥ 0."""
+        return not self.terms
+
+    @property
+    def elastic(self) -> tuple[float, float] | None:
+        """The weights of L1 and L2, where there is nothing else but fixed columns; else None."""
+        if any(not isinstance(term, L1 | L2 | Fixed) for term in self.terms):
+            return None
+        return self._weight(L1), self._weight(L2)
+
+    @property
+    def by_rows(self) -> tuple[float, float, float | None] | None:
+        """The weights of L1 and L2, and what rows sum to, where rows are independent; else None."""
+        if self.fixed is not None:
+            return None
+        sums = [t for t in self.terms if isinstance(t, Simplex) and t.by == "rows"]
+        others = Penalties(tuple(t for t in self.terms if t not in sums)).elastic
+        return None if others is None else (*others, sums[0].total if sums else None)
+
+    @property
+    def firmness(self) -> int:
+        """How far the size of the factor is given: 2 by a sum or bounds, 1 by known columns."""
+        if any(isinstance(term, Simplex | Bounds) for term in self.terms):
+            return 2
+        return int(self.fixed is not None)
+
+    @property
+    def fixed(self) -> Fixed | None:
+        """The columns that are known."""
+        return next((term for term in self.terms if isinstance(term, Fixed)), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all columns are known."""
+        return self.fixed is not None and bool(self.fixed.at.all())
+
+    def placed(self, X: X_) -> X_:
+        """X with the known columns in their places."""
+        return X if self.fixed is None else self.fixed.prox(X, X.new_zeros(1, 1))
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        """The sum of all penalties."""
+        total = X.new_zeros(X.shape[:-2])
+        for term in self.terms:
+            total = total + term.value(X)
+        return total
+
+    def prox(self, X: X_, t: Float[Tensor, "*b"]) -> X_:
+        """The proximal step of all that is not quadratic, nonnegativity included."""
+        t, bounded = t[..., None, None], False
+        for term in self.terms:
+            if term.order is None:
+                continue
+            if term.order >= 2 and not bounded:
+                X, bounded = X.clamp(min=0), True
+            X = term.prox(X, t)
+            bounded |= term.order == 1
+        return X if bounded else X.clamp(min=0)
+
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_ | float, float]:
+        """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² bounds the quadratic penalties.
+
+        From above, up to a constant, and with equality at the X that is given: the concave part of
+        `Orthogonal` is replaced by its tangent there.
+        """
+        r, options = X.shape[-1], {"dtype": X.dtype, "device": X.device}
+        apart = self._weight(Orthogonal)
+        A = self._weight(L2) * torch.eye(r, **options) + apart * torch.ones(r, r, **options)
+        return A, apart * X if apart else 0.0, self._weight(Smooth)
+
+    def scaled(self, c: float, beta: float, p: float = 0.5) -> Penalties:
+        """Those on the factors of V / c, this one being divided by cᵖ."""
+        with np.errstate(over="ignore", under="ignore"):
+            return Penalties(tuple(term.scaled(c, beta, p) for term in self.terms))
+
+    def _weight(self, kind: type[Any]) -> float:
+        terms: list[Any] = [term for term in self.terms if isinstance(term, kind)]
+        return sum((term.weight for term in terms), start=0.0)

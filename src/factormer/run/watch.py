@@ -1,0 +1,84 @@
+"""Seeing a fit work: a bar, and scikit-learn's own callbacks where its version has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from factormer.data.factors import Factors
+from factormer.run.solve import Watch
+from factormer.run.trace import Trace
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9
+    CallbackSupportMixin: Any = object
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Nothing to tidy up."""
+        return method
+
+
+@contextmanager
+def bar(shown: bool, total: int) -> Iterator[Watch | None]:
+    """A bar that follows the iterations, in a terminal or a notebook; one line elsewhere."""
+    if not shown:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = ("NMF", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[error]}")) as progress:
+        task, done = progress.add_task("NMF", total=total, error=""), 0
+
+        def look(x: Factors, trace: Trace) -> bool:
+            nonlocal done
+            row = trace.last
+            done += row.iteration > 0
+            error = f"RMSE {float(trace.unit * row.rmse):.4g}"
+            progress.update(task, completed=done, error=error)
+            return False
+
+        yield look
+        progress.update(task, total=max(done, 1), completed=max(done, 1))
+
+
+class Hooks:
+    """One fit in the eyes of scikit-learn's callbacks: a task, whose subtasks are iterations."""
+
+    def __init__(self, estimator: Any, X: Any, total: int) -> None:
+        self.estimator, self.X = estimator, X
+        self.context = estimator._init_callback_context(max_subtasks=total)
+        self.context.call_on_fit_task_begin(estimator=estimator, X=X)
+
+    @staticmethod
+    def of(estimator: Any, X: Any, total: int) -> Hooks | None:
+        """Those of an estimator that has callbacks, its own or those of what it is part of."""
+        return Hooks(estimator, X, total) if getattr(estimator, "_skl_callbacks", None) else None
+
+    def look(self, x: Factors, trace: Trace) -> bool:
+        """Tell of an iteration; True where a callback asks to stop."""
+        if trace.last.iteration == 0:
+            return False
+        told = {"estimator": self.estimator, "X": self.X}
+        task = self.context.subcontext(task_name="iteration")
+        task.call_on_fit_task_begin(**told)
+        return task.call_on_fit_task_end(
+            **told, reconstruction_attributes=lambda: {"components_": x.H.mT.cpu().numpy()}
+        )
+
+    def end(self) -> None:
+        """Tell of the end of the fit."""
+        attributes = {"components_": self.estimator.components_}
+        self.context.call_on_fit_task_end(
+            estimator=self.estimator, X=self.X, reconstruction_attributes=attributes
+        )
+
+
+def all_of(*watches: Watch | None) -> Watch | None:
+    """Everybody who looks on, as one; None where there is nobody."""
+    present = [watch for watch in watches if watch is not None]
+    if not present:
+        return None
+    return lambda x, trace: any([watch(x, trace) for watch in present])

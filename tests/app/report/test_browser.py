@@ -1,0 +1,305 @@
+"""The report in a real browser: it renders, answers, and its console is silent."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from factormer.app.report import write_report
+from factormer.app.runs import FitOptions, RunFolder, fit
+from tests.app.report.browser import chromium, drawn, needs_browser, show
+from tests.app.runs import cases
+
+pytestmark = needs_browser
+EVIL = "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>"
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _silent(driver):
+    yield
+    assert driver.get_log("browser") == []
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A page for each kind of data."""
+    made = {}
+    for kind in (cases.images, cases.topics, cases.cube, cases.sound, cases.holes):
+        path = tmp_path_factory.mktemp(kind.__name__)
+        fit(kind(), [1, 2, 4], FitOptions(max_iter=8), path, command="factormer fit data")
+        made[kind.__name__] = write_report(RunFolder(path))
+    path = tmp_path_factory.mktemp("evil")
+    fit(replace(cases.topics(name=EVIL), name=EVIL), [3], FitOptions(max_iter=8), path)
+    made["evil"] = write_report(RunFolder(path))
+    path = tmp_path_factory.mktemp("many")
+    fit(cases.images(m=80), [60], FitOptions(max_iter=3), path)
+    made["many"] = write_report(RunFolder(path))
+    return made
+
+
+def js(driver, script: str, *arguments):
+    return driver.execute_script(f"return {script}", *arguments)
+
+
+def texts(driver, selector: str) -> list[str]:
+    return js(
+        driver, "[...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector
+    )
+
+
+def click(driver, selector: str) -> None:
+    driver.execute_script("document.querySelector(arguments[0]).click()", selector)
+    drawn(driver)
+
+
+def hover(driver, selector: str) -> str:
+    """Point at the middle of an element, really, and read the tooltip."""
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    element = driver.find_element(By.CSS_SELECTOR, selector)
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
+    )
+    ActionChains(driver).move_to_element(element).move_by_offset(2, 2).perform()
+    assert not js(driver, "document.getElementById('tip').hidden"), f"no tooltip over {selector}"
+    return js(driver, "document.getElementById('tip').textContent")
+
+
+def is_painted(driver, selector: str) -> bool:
+    """Whether a canvas, or each of several, has more than one colour."""
+    return js(
+        driver,
+        """[...document.querySelectorAll(arguments[0])].every((canvas) => {
+          const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          return new Set(new Uint32Array(data.buffer)).size > 1;
+        })""",
+        selector,
+    )
+
+
+def background(driver) -> int:
+    """The brightness of the page, 0 … 255."""
+    colour = js(driver, "getComputedStyle(document.body).backgroundColor")
+    return sum(int(part) for part in colour[4:-1].split(",")[:3]) // 3
+
+
+# By the formula of the Web Content Accessibility Guidelines.
+CONTRASTS = """() => {
+  const probe = document.body.appendChild(document.createElement("i"));
+  const lightness = (name) => {
+    probe.style.color = `var(${name})`;
+    const parts = getComputedStyle(probe).color.match(/[0-9.]+/g).slice(0, 3);
+    const [r, g, b] = parts.map((c) => c / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  return ["--ink", "--muted", "--accent"].flatMap((ink) => ["--paper", "--surface"].map((paper) => {
+    const [a, b] = [lightness(ink), lightness(paper)];
+    return Math.max(a, b) / Math.min(a, b);
+  }));
+}"""
+
+# It renders
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound", "holes", "evil", "many"])
+def test_page_renders_without_overflow(driver, pages, kind, width):
+    show(driver, pages[kind], width=width)
+    rank = js(driver, "current().rank")
+    assert len(texts(driver, "#cards .card")) == rank
+    assert texts(driver, "h1") == [js(driver, "run.name")]
+    root = "document.documentElement"
+    assert js(driver, f"{root}.scrollWidth <= {root}.clientWidth")
+    assert is_painted(driver, "#maps figure > canvas")
+    assert texts(driver, "#picked h3") == ["Component 1"]
+    charts = js(driver, "[...document.querySelectorAll('.chart')].map((e) => e.innerHTML.length)")
+    assert all(charts)
+    assert not any("NaN" in text for text in texts(driver, "main"))
+    assert js(driver, "document.querySelector('main').innerHTML.includes('NaN')") is False
+    assert js(driver, "performance.getEntriesByType('resource').length") == 0
+
+
+def test_names_in_the_data_do_nothing(driver, pages):
+    show(driver, pages["evil"])
+    assert js(driver, "window.hacked === undefined")
+    assert texts(driver, "h1") == [EVIL]
+
+
+@pytest.mark.parametrize(
+    ("kind", "selector"),
+    [
+        ("images", "#cards canvas, #picked canvas"),
+        ("cube", "#cards canvas, #picked canvas, #errors canvas"),
+        ("sound", "#picked canvas.wide"),
+        ("many", "#alike-map, .thumbs canvas"),
+    ],
+)
+def test_pictures_are_painted(driver, pages, kind, selector):
+    show(driver, pages[kind])
+    assert js(driver, "document.querySelectorAll(arguments[0]).length", selector) > 0
+    assert is_painted(driver, selector)
+
+
+def test_text_shows_its_top_terms(driver, pages):
+    show(driver, pages["topics"])
+    terms = texts(driver, "#picked .bars li span")
+    assert terms[0].startswith("term ")
+    assert any(term.startswith("text ") for term in terms)
+
+
+# It answers
+
+
+def test_picking_a_component_shows_it(driver, pages):
+    show(driver, pages["images"])
+    click(driver, "#rank-2")  # rank 4
+    before = js(driver, "document.querySelector('#picked canvas').toDataURL()")
+    click(driver, ".card[data-component='2']")
+    assert texts(driver, "#picked h3") == ["Component 3"]
+    pressed = js(driver, "[...document.querySelectorAll('.card')].map((c) => c.ariaPressed)")
+    assert pressed == ["false", "false", "true", "false"]
+    assert js(driver, "document.querySelector('#picked canvas').toDataURL()") != before
+    click(driver, "[aria-label='Next component']")
+    click(driver, "[aria-label='Next component']")
+    assert texts(driver, "#picked h3") == ["Component 1"]
+
+
+def test_keys_move_between_components(driver, pages):
+    from selenium.webdriver import ActionChains, Keys
+
+    show(driver, pages["images"])
+    click(driver, "#rank-2")
+    driver.execute_script("document.querySelector('.card').focus()")
+    ActionChains(driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT).perform()
+    assert texts(driver, "#picked h3") == ["Component 2"]
+    assert js(driver, "document.activeElement.dataset.component") == "1"
+    ActionChains(driver).send_keys(Keys.TAB).perform()
+    assert js(driver, "document.activeElement.matches(':focus-visible')")
+
+
+def test_picking_a_rank_redraws_everything(driver, pages):
+    show(driver, pages["cube"])
+    for index, rank in enumerate((1, 2, 4)):
+        click(driver, f"#rank-{index}")
+        assert len(texts(driver, ".card")) == rank
+        assert f"by {rank} component" in texts(driver, "#tiles")[0]
+        assert js(driver, "document.getElementById('alike-map').width") == rank
+
+
+def test_clicking_the_error_curve_picks_a_rank(driver, pages):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    show(driver, pages["images"])
+    click(driver, "#rank-0")
+    dots = driver.find_elements(By.CSS_SELECTOR, "#by-rank circle")
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", dots[2]
+    )
+    ActionChains(driver).move_to_element(dots[2]).click().perform()
+    assert js(driver, "current().rank") == 4
+    assert js(driver, "document.getElementById('rank-2').checked")
+
+
+@pytest.mark.parametrize(
+    ("kind", "selector", "expected"),
+    [
+        ("images", "#picked canvas.whole", "pixel ("),
+        ("images", "#picked .chart svg", "image"),
+        ("cube", "#picked .chart svg", "band"),
+        ("sound", "#picked canvas.wide", "Hz"),
+        ("topics", "[data-map=residual]", "residual"),
+        ("holes", "#convergence svg", "iteration"),
+        ("images", "#by-rank svg", "Rank "),
+        ("images", "#alike-map", " and "),
+        ("topics", "#errors .chart svg", "text "),
+    ],
+)
+def test_pointing_shows_values(driver, pages, kind, selector, expected):
+    show(driver, pages[kind])
+    click(driver, "#rank-2")
+    assert expected in hover(driver, selector)
+
+
+def test_choices_change_what_is_drawn(driver, pages):
+    show(driver, pages["images"])
+    click(driver, "#rank-2")
+    for chart, choice in (("#convergence", "#convergence-seconds"), ("#alike-note", "#alike-W")):
+        before = js(driver, "document.querySelector(arguments[0]).innerHTML", chart)
+        click(driver, choice)
+        assert js(driver, "document.querySelector(arguments[0]).innerHTML", chart) != before
+
+
+# Light, dark and paper
+
+
+def test_the_scheme_of_the_system_is_taken_and_can_be_changed(driver, pages):
+    show(driver, pages["cube"], scheme="dark")
+    assert background(driver) < 60
+    assert texts(driver, "#theme") == ["Light"]
+    dark = js(driver, "document.querySelector('#maps canvas').toDataURL()")
+    click(driver, "#theme")
+    assert background(driver) > 200
+    assert js(driver, "document.querySelector('#maps canvas').toDataURL()") != dark
+    click(driver, "#theme")
+    assert background(driver) < 60
+
+
+def test_it_prints_light_and_without_controls(driver, pages):
+    show(driver, pages["cube"], scheme="dark")
+    driver.execute_script("window.printed = []")
+    driver.execute_script(
+        "addEventListener('beforeprint', () => printed.push(isDark())); "
+        "addEventListener('afterprint', () => printed.push(isDark()))"
+    )
+    pdf = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
+    assert len(pdf) > 20_000
+    assert js(driver, "printed") == [False, True]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert background(driver) == 255
+    hidden = js(
+        driver,
+        """["nav", ".tools", ".choice"].map(
+          (selector) => getComputedStyle(document.querySelector(selector)).display)""",
+    )
+    assert hidden == ["none"] * 3
+
+
+# For everyone
+
+
+@pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound"])
+def test_everything_has_a_name_and_a_place(driver, pages, kind):
+    show(driver, pages[kind])
+    unnamed = """[...document.querySelectorAll("svg[role], canvas, button, input, aside")]
+      .filter((e) => !e.closest("[aria-hidden=true]") && !e.ariaLabel)
+      .filter((e) => !e.textContent.trim() && !e.labels?.length)
+      .map((e) => e.outerHTML.slice(0, 90))"""
+    assert js(driver, unnamed) == []
+    for landmark in ("header", "nav", "main", "footer"):
+        assert js(driver, "document.querySelectorAll(arguments[0]).length", landmark) == 1
+    levels = js(
+        driver,
+        "[...document.querySelectorAll('main :is(h1, h2, h3, h4)')].map((h) => +h.tagName[1])",
+    )
+    assert levels[0] == 1
+    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
+    ids = js(driver, "[...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
+    assert js(driver, "document.documentElement.lang") == "en"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(driver, pages, scheme):
+    """Contrast of at least 4.5 (WCAG AA) for ink, muted ink and accent on what they stand on."""
+    show(driver, pages["cube"], scheme=scheme)
+    ratios = js(driver, f"({CONTRASTS})()")
+    assert min(ratios) >= 4.5

@@ -1,0 +1,90 @@
+"""The page: whole, harmless and not too large, for data of every kind."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from factormer.app.read import Axis, Data
+from factormer.app.report import write_report
+from factormer.app.report.payload import cosines, opened, payload
+from factormer.app.runs import FitOptions, RankResult, RunFolder, fit
+from tests.app.runs import cases
+
+OPTIONS = FitOptions(max_iter=5)
+KINDS = [cases.images, cases.topics, cases.cube, cases.sound, cases.holes]
+
+
+def data_of(text: str) -> dict:
+    found = re.search(r'<script id="run" type="application/json">(.*?)</script>', text, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_page_holds_all_that_it_shows(tmp_path, kind):
+    data = kind()
+    fit(data, [1, 2, 3], OPTIONS, tmp_path)
+    text = write_report(RunFolder(tmp_path)).read_text(encoding="utf-8")
+    contents = data_of(text)
+    assert contents == json.loads(json.dumps(payload(RunFolder(tmp_path))))
+    assert [len(result["components"]) for result in contents["results"]] == [1, 2, 3]
+    assert contents["columns"]["kind"] == data.columns.kind
+    assert not re.search(r'(?:src|href)="(?!data:|#)', text)
+    assert "https:" not in text
+    assert "<!-- " not in text
+
+
+def test_names_in_the_data_are_never_markup(tmp_path):
+    evil = "</script><script>alert(1)</script><!-- script -->"
+    data = replace(cases.topics(name=evil), name=evil)
+    fit(data, [2], OPTIONS, tmp_path, command=evil)
+    text = write_report(RunFolder(tmp_path)).read_text(encoding="utf-8")
+    assert text.count("</script>") == 2
+    assert data_of(text)["name"] == evil
+
+
+def test_page_of_large_data_and_many_ranks_stays_small(tmp_path):
+    rng = np.random.default_rng(0)
+    V = rng.random((5000, 4)) @ rng.random((4, 900))
+    labels = tuple(f"a row of which the name is rather long, number {i}" for i in range(5000))
+    rows, columns = Axis(5000, "row", labels=labels), Axis(900, "pixel", grid=(30, 30))
+    data = Data(V.astype(np.float32), rows, columns, "large", "made up")
+    fit(data, [1, 30], FitOptions(max_iter=1), tmp_path)
+    page = write_report(RunFolder(tmp_path))
+    assert page.stat().st_size < 5_000_000
+
+
+def result(rank: int, objective: float) -> RankResult:
+    return RankResult(
+        rank=rank,
+        status="CONVERGED",
+        message="",
+        iterations=1,
+        seconds=1.0,
+        objective=objective,
+        rmse=1.0,
+        relative_error=1.0,
+        explained=0.0,
+        svd_rmse=None,
+        shares=[],
+    )
+
+
+def test_the_bend_of_the_error_curve_is_opened():
+    errors = [10.0, 6.0, 2.0, 1.8, 1.6, 1.4]
+    assert opened([result(k + 2, e**2) for k, e in enumerate(errors)]) == 2
+    assert opened([result(5, 1.0)]) == 0
+
+
+def test_a_run_without_results_has_no_page(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds no result yet"):
+        write_report(RunFolder(tmp_path))
+
+
+def test_cosines_of_components_that_are_gone_are_zero():
+    X = np.array([[1.0, 0.0, 3.0], [0.0, 0.0, 4.0]])
+    np.testing.assert_allclose(cosines(X), [[1, 0, 0.6], [0, 0, 0], [0.6, 0, 1]])

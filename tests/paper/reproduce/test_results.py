@@ -1,0 +1,70 @@
+"""RESULTS.md on numbers made by hand."""
+
+import json
+from pathlib import Path
+
+from factormer.paper.reproduce.command import FIGURES
+from factormer.paper.reproduce.results import page, write_results
+from tests.paper.reproduce.cases import real_numbers, synthetic_numbers
+
+NAMES = list(FIGURES)
+
+
+def rows_of(text: str, heading: str) -> list[str]:
+    """The rows of the first table below a heading, its head left out."""
+    _, _, below = text.partition(heading + "\n")
+    lines = below.split("\n#")[0].splitlines()
+    return [line for line in lines if line.startswith("|")][2:]
+
+
+def test_all_met():
+    text = page({"synthetic-small": synthetic_numbers(level=0.01)}, {}, NAMES)
+    assert "not met" not in text
+    assert "Of 8 verdicts below, 8 are met." in text
+
+
+def test_not_met_where_the_numbers_say_so():
+    text = page({"synthetic-large": synthetic_numbers(level=0.06, ratio=1.2)}, {}, NAMES)
+    init = rows_of(text, "## Learned initialization")
+    assert [row.count("**not met**") for row in init] == [1, 1]  # alone; not with one iteration
+    assert [row.count("**not met**") for row in rows_of(text, "## Learned acceleration")] == [2, 2]
+    assert "Of 8 verdicts below, 2 are met." in text
+
+
+def test_real_table_has_both_baselines():
+    ends = {
+        "ao_admm": 0.9,
+        "ao_admm_trace": 0.4,
+        "init_r10": 0.5,
+        "accel_r10_always": None,
+    }
+    text = page({"yale": real_numbers(**ends)}, {}, NAMES)
+    rows = {row.split(" | ")[0].strip("| "): row for row in rows_of(text, "### Yale faces")}
+    assert "| met | no | 80% | 3 | 0.01 | 300 |" in rows["init-r10"]
+    assert "not finite" in rows["accel-r10-always"]
+    assert "**not met**" in rows["accel-r10-always"]
+    assert "ends at 0.9 after 0.8 at iteration 1: it does not converge here" in text
+    assert "25.0% above the 0.4 that ρ = tr/r reaches" in text
+
+
+def test_idle_networks_are_no_success():
+    numbers = real_numbers()
+    numbers["contestants"]["accel-r10"]["kept"] = 0.0
+    text = page({"jasper": numbers}, {}, NAMES)
+    assert "met (equal: no proposal kept)" in text
+    assert "1 of them only because the safeguard dropped every proposal" in text
+
+
+def test_what_was_not_made_is_told():
+    text = page({}, {}, NAMES)
+    for name in ("synthetic-small", "synthetic-large", "yale", "jasper"):
+        assert f"Not made yet: `factormer reproduce {name}`." in text
+    assert "| set |" not in text
+
+
+def test_page_is_written_from_the_files_present(tmp_path: Path):
+    (tmp_path / "yale.json").write_text(json.dumps(real_numbers()))
+    (tmp_path / "other.json").write_text("no JSON at all")
+    text = write_results(tmp_path, NAMES).read_text(encoding="utf-8")
+    assert "![yale](yale.png)" in text
+    assert "![jasper]" not in text
