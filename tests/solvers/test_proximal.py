@@ -9,6 +9,7 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
+from factormer import kernels
 from factormer.data import Dense, Observed
 from factormer.data.factors import Factors
 from factormer.penalties import (
@@ -27,7 +28,13 @@ from factormer.problem.objective import Objective
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.newton import Newton
-from factormer.solvers.proximal import ProximalADMM, Split, admm_divergence, smooth_solve
+from factormer.solvers.proximal import (
+    ProximalADMM,
+    Split,
+    _Entrywise,
+    admm_divergence,
+    smooth_solver,
+)
 
 PENALTIES = {
     "nothing": [],
@@ -127,13 +134,13 @@ def test_abundances_under_kullback_leibler(rng):
     assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
 
 
-def test_smooth_solve_solves(rng):
+def test_smooth_solver_solves(rng):
     A = draw(rng, 6, 3)
     G, rhs, mu = A.mT @ A + torch.eye(3, dtype=torch.float64), draw(rng, 8, 3), 0.7
     D = torch.eye(8, dtype=torch.float64).diff(dim=0)
-    X = smooth_solve(G, rhs, mu)
+    X = smooth_solver(G, mu)(rhs)
     torch.testing.assert_close(X @ G + mu * D.mT @ D @ X, rhs)
-    torch.testing.assert_close(smooth_solve(G, rhs, 0.0) @ G, rhs)
+    torch.testing.assert_close(smooth_solver(G, 0.0)(rhs) @ G, rhs)
 
 
 @torch.no_grad()
@@ -175,3 +182,47 @@ def test_stack_is_solved_as_its_members(rng):
         one = Objective(Dense(V[k]), 3, Beta(1.0), on_w=on)
         alone = solver.step(one, solver.init(one, Factors(W[k], H[k])))
         torch.testing.assert_close(state.factors.W[k], alone.factors.W)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beta", [-1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0])
+def test_compiled_entries_are_those_of_the_loss(beta, dtype, rng, monkeypatch):
+    V = draw(rng, 30, 20).to(dtype)
+    if beta > 1:
+        V[:5] = 0
+    fit, Z = V + draw(rng, 30, 20).to(dtype) - 0.5, draw(rng, 30, 20).to(dtype)
+    omega = draw(rng, 30, 20).to(dtype)
+    omega[::7] = 0  # unknown
+    entrywise = _Entrywise.of(Objective(Observed(Dense(V), omega), 3, Beta(beta)))
+    for guess in (V, 3 * V + 1):
+        fast = entrywise(fit, guess.clone(), Z.clone())
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "proximal_entries", lambda *_: None)
+            slow = entrywise(fit, guess, Z)
+        torch.testing.assert_close(fast, slow)
+
+
+@torch.no_grad()
+def test_a_half_step_leaves_the_split_as_it_was(rng):
+    V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
+    problem = Objective(Dense(V), 3, Beta(0.0))
+    _, split = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=2)
+    before = [F.clone() for F in split if F is not None]
+    admm_divergence(problem, W, H, split, n_inner=2)
+    assert all(torch.equal(F, G) for F, G in zip(before, split, strict=True))
+
+
+@torch.no_grad()
+def test_a_half_step_factors_its_matrix_once(rng, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        torch.linalg,
+        "cholesky_ex",
+        lambda G, plain=torch.linalg.cholesky_ex: made.append(1) or plain(G),
+    )
+    V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
+    for beta in (2.0, 1.0):
+        problem = Objective(Dense(V), 3, Beta(beta), on_h=Penalties.of(Simplex()))
+        ProximalADMM()._half_step(problem, W, H, Split(torch.zeros_like(H)))
+    assert len(made) == 2

@@ -74,6 +74,11 @@ def kullback_rows(*wanted: Any) -> ModuleType | None:
     return _loaded("kullback", *wanted)
 
 
+def proximal_entries(*wanted: Any) -> ModuleType | None:
+    """Proximal points of other losses, entry by entry."""
+    return _loaded("proximal", *wanted)
+
+
 def real(dtype: torch.dtype) -> np.dtype:
     """Numpy's name for float32, or float64."""
     return np.dtype(np.float32 if dtype == torch.float32 else np.float64)

@@ -81,12 +81,14 @@ class Beta:
         x: Float[Tensor, "..."],
         weight: Float[Tensor, "..."] | float,
         *,
+        near: Float[Tensor, "..."] | None = None,
         n_iter: int = 15,
     ) -> Float[Tensor, "..."]:
         """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
 
         In closed form for β = 1 and 2. Otherwise the answer is between v and x, and Newton's method
-        comes down to it from the larger; where it leaves the bounds, it goes on between them.
+        comes down to it from the larger, or from a guess `near` it; where it leaves the bounds, it
+        goes on between them. It ends with a step so short that the next would be of rounding.
         """
         tiny = torch.finfo(x.dtype).tiny
         if self.beta == 2:
@@ -103,18 +105,20 @@ class Beta:
         if b < 2:  # from w y^(β−2) (v − y) = y − x a bound above 0 where x is not
             least = (weight * v / 2 / (v + x.abs()).clamp(min=tiny)) ** (1 / (2 - b))
             low = torch.where(x > 0, low, floored(torch.minimum(v / 2, least)))
-        y, before, close = high, low, 16 * torch.finfo(x.dtype).eps
-        p, q = max(2 - b, 0.0), max(b - 2, 0.0)
-        for _ in range(n_iter):
-            if bool(((y - before).abs() <= close * (y + v + x.abs())).all()):
-                break
+        y = high if near is None else torch.minimum(torch.maximum(near, low), high)
+        eps, p, q = torch.finfo(x.dtype).eps, max(2 - b, 0.0), max(b - 2, 0.0)
+        close, blur = eps**0.5 / 16, 16 * eps * (v + x.abs())
+        for k in range(n_iter):
             before, up, down = y, y**p, weight * y**q
             slope = down * (y - v) + up * (y - x)  # times y^(2 − β) where β < 2: so it is convex
             bend = down + up + q * down * (y - v) / y + p * up * (y - x) / y
-            low, high = torch.where(slope < 0, y, low), torch.where(slope > 0, y, high)
+            low, high = torch.where(slope < 0, y, low), torch.where(slope < 0, high, y)
             newton = y - slope / bend
-            middle = low.sqrt() * high.sqrt()
-            y = floored(torch.where((newton >= low) & (newton <= high), newton, middle))
+            inside = (newton >= low) & (newton <= high)
+            y = torch.where(inside, newton, low.sqrt() * high.sqrt() if k or near is None else high)
+            short = inside & ((y - before).abs() <= close * y + blur)
+            if bool((short | (high - low <= blur)).all()):
+                break
         return y
 
 

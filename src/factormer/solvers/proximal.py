@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,33 +10,43 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.data import Dense, Normal, Observed
 from factormer.data.factors import Factors
+from factormer.kernels.threads import share
+from factormer.problem.losses import Beta, floored
 from factormer.problem.objective import Objective
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
+_ENTRY = 50  # multiplications that a proximal step on an entry is like
 
-def smooth_solve(
-    G: Float[Tensor, "*b r r"], rhs: Float[Tensor, "*b n r"], mu: float
-) -> Float[Tensor, "*b n r"]:
-    """The X with X G + μ DᵀD X = rhs, D being the differences of rows that follow one another.
+
+def smooth_solver(
+    G: Float[Tensor, "*b r r"], mu: float
+) -> Callable[[Float[Tensor, "*b n r"]], Float[Tensor, "*b n r"]]:
+    """From rhs to the X with X G + μ DᵀD X = rhs, D the differences of rows next to each other.
 
     G = QΛQᵀ makes components independent, and the cosine transform diagonalises DᵀD: what is left
-    is a division by λ_c + 4μ sin²(πk/2n).
+    is a division by λ_c + 4μ sin²(πk/2n). Without μ it is a product with the inverse of G, whose
+    ridge keeps it well conditioned. All that G alone decides is done once, in float64.
     """
-    values, Q = torch.linalg.eigh(G)
-    turned = rhs @ Q
     if not mu:
-        return (turned / values[..., None, :]) @ Q.mT
-    from scipy.fft import dct, idct
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(G.double()).L)
+        return lambda rhs: rhs @ inverse.to(rhs)
+    values, Q = (part.to(G) for part in torch.linalg.eigh(G.double()))
 
-    n = rhs.shape[-2]
-    k = torch.arange(n, dtype=rhs.dtype, device=rhs.device)
-    rough = 4 * mu * (torch.pi * k / (2 * n)).sin().square()
-    waves = torch.from_numpy(dct(turned.cpu().numpy(), axis=-2, norm="ortho")).to(rhs)
-    waves = waves / (values[..., None, :] + rough[:, None])
-    return torch.from_numpy(idct(waves.cpu().numpy(), axis=-2, norm="ortho")).to(rhs) @ Q.mT
+    def solve(rhs: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]:
+        from scipy.fft import dct, idct
+
+        n = rhs.shape[-2]
+        k = torch.arange(n, dtype=rhs.dtype, device=rhs.device)
+        rough = 4 * mu * (torch.pi * k / (2 * n)).sin().square()
+        waves = torch.from_numpy(dct((rhs @ Q).cpu().numpy(), axis=-2, norm="ortho")).to(rhs)
+        waves = waves / (values[..., None, :] + rough[:, None])
+        return torch.from_numpy(idct(waves.cpu().numpy(), axis=-2, norm="ortho")).to(rhs) @ Q.mT
+
+    return solve
 
 
 def admm_quadratic(
@@ -52,9 +63,9 @@ def admm_quadratic(
     rho = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     rho = torch.where(rho > 0, rho, torch.ones_like(rho))
     ridge = rho[..., None, None] * torch.eye(r, dtype=H.dtype, device=H.device)
+    freed = smooth_solver(G + ridge, mu)
     for _ in range(n_inner):
-        target = normal.VtW + L + rho[..., None, None] * (H + U)
-        H_free = smooth_solve(G + ridge, target, mu)  # (20)
+        H_free = freed(normal.VtW + L + rho[..., None, None] * (H + U))  # (20)
         H = on.prox(H_free - U, 1 / rho)  # (21), of any penalty
         U = U + H - H_free  # (22), with the sign that converges
     return H, U
@@ -80,29 +91,54 @@ def admm_divergence(
     """Approximately solve min Σ ω d(V, Y) + p(H) over Y = W Hᵀ, warm-started.
 
     The splitting of Huang et al. (2016), section IV: ADMM on Y and H at once. Y is the proximal
-    point of d, entry by entry, ρ being the mean curvature of d there; H is found as above, with
-    Y + Z in place of V.
+    point of d, entry by entry, for ρ = 1; H is found as above, with Y + Z in place of V.
     """
-    V, on, r = problem.V, problem.on_h, H.shape[-1]
-    entries = V.V.entries if isinstance(V, Observed) else V.entries  # pyright: ignore
-    omega = V.weights if isinstance(V, Observed) else torch.ones_like(entries)
+    on, entrywise = problem.on_h, _Entrywise.of(problem)
     A, L, mu = on.quadratic(H)
     U, Y, Z = split
-    fit = W @ H.mT
-    Y = fit if Y is None else Y
-    Z = torch.zeros_like(fit) if Z is None else Z
-    G = W.mT @ W
+    Y = W @ H.mT if Y is None else Y.clone()  # which are written over
+    Z = torch.zeros_like(Y) if Z is None else Z.clone()
+    G, identity = W.mT @ W, torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
     sigma = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1).clamp(min=torch.finfo(H.dtype).tiny)
-    rho = 1.0
-    ridge = sigma[..., None, None] * torch.eye(r, dtype=H.dtype, device=H.device)
+    freed = smooth_solver(G + sigma[..., None, None] * identity + A, mu)
     for _ in range(n_inner):
-        target = rho * ((Y + Z).mT @ W + sigma[..., None, None] * (H + U)) + L
-        H_free = smooth_solve(rho * (G + ridge) + A, target, mu)
-        fit = W @ H_free.mT
-        Y = torch.where(omega > 0, problem.divergence.prox(entries, fit - Z, omega / rho), fit - Z)
-        H = on.prox(H_free - U, 1 / (rho * sigma))
-        U, Z = U + H - H_free, Z + Y - fit
+        H_free = freed((Y + Z).mT @ W + sigma[..., None, None] * (H + U) + L)
+        Y, Z = entrywise(W @ H_free.mT, Y, Z)
+        H = on.prox(H_free - U, 1 / sigma)
+        U = U + H - H_free
     return H, Split(U, Y, Z)
+
+
+class _Entrywise(NamedTuple):
+    """The step on Y, the proximal point of the loss, and on its dual Z: in place, or anew."""
+
+    divergence: Beta
+    values: Float[Tensor, "*b m n"]
+    weights: Float[Tensor, "*b m n"]
+
+    @staticmethod
+    def of(problem: Objective) -> _Entrywise:
+        V = problem.V
+        values = V.V.entries if isinstance(V, Observed) else V.entries  # pyright: ignore
+        weights = V.weights if isinstance(V, Observed) else torch.ones_like(values)
+        return _Entrywise(problem.divergence, values.contiguous(), weights.contiguous())
+
+    def __call__(self, fit: Tensor, Y: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        compiled = None
+        if fit.device.type == "cpu" and not fit.requires_grad:
+            compiled = kernels.proximal_entries("entries", kernels.real(fit.dtype))
+        if compiled is None:
+            x, d = fit - Z, self.divergence
+            Y = torch.where(self.weights > 0, d.prox(self.values, x, self.weights, near=Y), x)
+            return Y, Y - x
+        flat = [F.view(-1).numpy() for F in (self.values, self.weights, fit, Y, Z)]
+        kernel, least = compiled.entries(flat[0].dtype), float(floored(fit.new_zeros(())))
+
+        def some(start: int, stop: int) -> None:
+            kernel(*flat, start, stop, self.divergence.beta, least)
+
+        share(some, fit.numel(), work=_ENTRY * fit.numel())
+        return Y, Z
 
 
 class ProximalState(NamedTuple):
