@@ -223,3 +223,9 @@ def test_wrong_use_is_refused_with_a_sentence(options, told, sentence):
 def test_stream_of_what_it_cannot_learn_is_refused(options):
     with pytest.raises(ValueError, match="partial_fit takes the squared error"):
         NMF(3, **options).partial_fit(X)
+
+
+def test_text_is_refused_with_the_text_in_the_sentence():
+    words = np.array([["1", "high"], ["2", "low"]])
+    with pytest.raises(ValueError, match="X holds the text 'high'; its entries must be numbers"):
+        NMF(1).fit(words)

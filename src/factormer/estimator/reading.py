@@ -45,9 +45,23 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
     if is_sparse(X):  # before anybody converts it
         given = checked(X, "X")
     finite: Any = "allow-nan" if with_nan else True
-    return validate_data(
-        model, given, accept_sparse=_SPARSE, dtype=_FLOATS, reset=reset, ensure_all_finite=finite
-    )
+    try:
+        return validate_data(
+            model,
+            given,
+            accept_sparse=_SPARSE,
+            dtype=_FLOATS,
+            reset=reset,
+            ensure_all_finite=finite,
+        )
+    except ValueError as error:
+        sentence, _, text = str(error).rpartition(": ")
+        if sentence != "could not convert string to float":
+            raise
+        raise ValueError(
+            f"X holds the text {text.removeprefix('np.str_(').removesuffix(')')}; its entries must "
+            "be numbers: leave out columns of text, or encode them as numbers"
+        ) from error
 
 
 def _check_width(model: Any, n_features: int, reset: bool) -> None:

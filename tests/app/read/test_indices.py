@@ -1,5 +1,6 @@
 """Files of sparse matrices whose indices lead astray: a sentence with the file, no crash."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,13 @@ def test_mat():
     Path("V.mat").write_bytes(content.replace(rows, far))
     with pytest.raises(ValueError, match=r"V\.mat (is a sparse matrix that|could not be read)"):
         read("V.mat")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_damaged_npz_is_closed():
+    np.savez("V.npz", V=np.ones((4, 3)))
+    data = Path("V.npz").read_bytes()
+    Path("V.npz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(ValueError, match=r"V\.npz could not be read"):
+        read("V.npz")
+    gc.collect()  # an open file would be told here

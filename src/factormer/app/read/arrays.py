@@ -32,10 +32,12 @@ def read_npy(path: Path, *, layout: str | None = None) -> Data:
 def read_npz(path: Path, *, key: str | None = None, layout: str | None = None) -> Data:
     """The array named by `key`, with the labels beside it; or a sparse matrix of scipy's."""
     _check_magic(path, b"PK", "an .npz file", "numpy.savez")
-    with reading(path, "an archive of numpy arrays"), np.load(path, allow_pickle=False) as file:
+    with reading(path, "an archive of numpy arrays"), path.open("rb") as source:
+        file = np.load(source, allow_pickle=False)  # which leaves a damaged file of its own open
         _check_room(path)
         if "format" in file.files and "shape" in file.files:
-            return plain(scipy.sparse.load_npz(path), path, "sparse matrix")
+            source.seek(0)
+            return plain(scipy.sparse.load_npz(source), path, "sparse matrix")
         arrays = {name: file[name] for name in file.files if f"{name}.npy" in file.zip.namelist()}
         values = arrays.pop(name := _chosen(arrays, path, key))
         data = _laid_out(values, path, layout, f"numpy array {name}")
