@@ -32,7 +32,7 @@ def _power(y, p):
 
 @jit(inner=True)
 def _newton(v, x, weight, y, beta, least):
-    """The y that minimises weight·d(v, y) + ½(y − x)², by Newton's method from y, between bounds."""
+    """The y that minimises weight·d(v, y) + ½(y − x)²: Newton's method from y, between bounds."""
     low, high = max(min(x, v), least), max(max(x, v), least)
     p, q, blur = max(2.0 - beta, 0.0), max(beta - 2.0, 0.0), 16.0 * _EPS * (v + abs(x))
     if p > 0.0 and x <= 0.0:
