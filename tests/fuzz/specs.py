@@ -183,7 +183,33 @@ def specs(draw: Any, entry: str, loss: str) -> Spec:
     if draw(st.integers(1, 25)) == 25:
         key = draw(st.sampled_from(sorted(WRONG)))
         spec["wrong"] = [key, draw(st.sampled_from(WRONG[key]))]
+    _cut_to_size(spec)
     return spec
+
+
+def _cut_to_size(spec: Spec) -> None:
+    """Fewer lines, components and iterations where an iteration is much work, and honest work.
+
+    Weights or another loss cost r²/2 multiplications an entry and iteration, of which coding makes
+    up to 500 with many sweeps; penalties cost ten rounds of ADMM an iteration. A rank that is left
+    open is that of all columns. "ahead" makes up to 40 iterations in one.
+    """
+    told, words = spec["data"], spec.get("words", {})
+    penalised = spec.get("on_w") or spec.get("on_h") or words.get("fixed")
+    admm = spec.get("solver") == "ao-admm" or penalised
+    general = admm or spec.get("loss") or spec.get("known")
+    rank = told["n"] if "n_components" in spec else spec["rank"]
+    if general and told["m"] * told["n"] * (rank**2 + 300 * bool(admm)) > 1e6:
+        told["m"], told["n"] = min(told["m"], 45), min(told["n"], 45)
+        spec["rank"] = min(spec["rank"], 10)
+        spec.pop("n_components", None)
+        spec["max_iter"] = min(spec["max_iter"], 100)
+    if "n_components" in spec:  # exact coding takes r³ multiplications a row, and more
+        told["n"] = min(told["n"], 60)
+    elif told["m"] * told["n"] > 20_000:
+        spec["rank"] = min(spec["rank"], 60)
+    if admm or spec.get("solver") == "ahead":
+        spec["max_iter"] = min(spec["max_iter"], 200 if not words.get("n_init") else 50)
 
 
 def _special(draw: Any, spec: Spec) -> None:
