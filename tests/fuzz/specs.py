@@ -209,7 +209,8 @@ def _cut_to_size(spec: Spec) -> None:
     elif told["m"] * told["n"] > 20_000:
         spec["rank"] = min(spec["rank"], 60)
     if admm or spec.get("solver") == "ahead":
-        spec["max_iter"] = min(spec["max_iter"], 200 if not words.get("n_init") else 50)
+        most = 200 if admm else 50
+        spec["max_iter"] = min(spec["max_iter"], most // words.get("n_init", 1))
 
 
 def _special(draw: Any, spec: Spec) -> None:
