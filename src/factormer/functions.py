@@ -20,6 +20,7 @@ from factormer.data.intake import (
     check_limits,
     check_mean,
     check_room,
+    check_start,
     like,
 )
 from factormer.data.observations import observe
@@ -204,9 +205,8 @@ def factorize(
                 on_sketch = presets.solver(solver, accelerator, sketched)
                 stages.insert(0, Stage(sketched, on_sketch, n_iter, rule, exact=False))
         first = stages[0].problem
-        start = presets.initializer(
-            init, first.V, problem.rank, None if custom is None else custom.scale(1 / mean)
-        )
+        given = None if custom is None else check_start(custom.scale(1 / mean))
+        start = presets.initializer(init, first.V, problem.rank, given)
         x0, *others = presets.candidates(start, first, rng)
         if others:
             tournament = Tournament(stages[0].solver, tuple(others))

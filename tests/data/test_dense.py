@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.data import Dense, Matrix, n_entries
+from factormer.data import Dense, Matrix, Observed, n_entries
 from factormer.data.factors import Factors
 
 BATCHES = pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
@@ -145,3 +145,13 @@ def test_a_scaled_matrix_has_gradients(shape, rng):
     entries = Dense(V).scaled(torch.tensor(2.0, dtype=V.dtype)).entries
     (slope,) = torch.autograd.grad(entries.sum(), V)
     assert torch.equal(slope, torch.full_like(V, 2.0))
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (200, 300)])
+def test_total_is_a_number_where_the_precision_has_none(shape):
+    V = torch.full(shape, 1e38)
+    known = torch.ones(shape)
+    known[0, 0] = 0
+    count = shape[0] * shape[1]
+    assert float(Dense(V).total()) == pytest.approx(count * 1e38, rel=1e-6)
+    assert float(Observed(Dense(V), known).total()) == pytest.approx((count - 1) * 1e38, rel=1e-6)

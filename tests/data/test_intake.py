@@ -252,3 +252,30 @@ def test_functions_and_none_can_be_called_back(value):
 def test_what_cannot_be_called_is_refused_with_a_sentence():
     with pytest.raises(ValueError, match="callback is 3; it must be a function to call, or None"):
         check_callable("callback", 3)
+
+
+@pytest.mark.parametrize("most", [np.float32(1e-45), np.float32(1e-38), 1e-323, 2e-308])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_data_without_digits_is_refused_with_a_sentence(most, form):
+    V = np.full((3, 2), most)
+    V[0] = 0
+    with pytest.raises(ValueError, match=r"as its largest entry; .* multiply V by"):
+        as_matrix(form(V))
+
+
+def test_data_of_zeros_are_no_data_without_digits():
+    assert factorize(np.zeros((3, 2), np.float32), 1).rmse == 0
+
+
+def test_known_data_without_digits_are_refused_too():
+    V = np.full((4, 3), 1e-45, np.float32)
+    V[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"too small for torch\.float32"):
+        factorize(V, 1)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+def test_a_start_beyond_the_precision_in_the_unit_of_v_is_refused(loss):
+    V, F = np.full((3, 2), 1e-5, np.float32), np.full((3, 1), 1e38, np.float32)
+    with pytest.raises(ValueError, match="start W is too large beside V"):
+        factorize(V, 1, init="custom", W=F, H=F[:2], loss=loss)

@@ -225,3 +225,10 @@ def test_wrong_start_is_refused_with_a_sentence(W, H, sentence):
 def test_start_that_is_not_asked_for_is_told_of():
     with pytest.warns(RuntimeWarning, match="When init!='custom', provided W or H are ignored"):
         NMF(5, random_state=0).fit(X, W=np.ones((60, 5)), H=PARTS)
+
+
+def test_a_warm_start_from_nothing_is_a_fresh_one():
+    model = NMF(2, warm_start=True).fit(np.zeros((6, 4)))
+    assert not model.components_.any()
+    again = model.fit(X[:6, :4])
+    assert again.reconstruction_err_ < np.linalg.norm(X[:6, :4])

@@ -78,7 +78,8 @@ def case_of(spec: Spec) -> Case:
         A[places] = bad[flaw]
     if spec.get("known") == "nan" and A.dtype.kind == "f" and told["layout"] not in SPARSE:
         A[rng.random(A.shape) < 0.2] = np.nan
-    dtype = np.dtype(np.float32 if A.dtype == np.float32 else np.float64)
+    single = A.dtype == np.float32 and told["layout"] != "list"  # numbers in lists are float64
+    dtype = np.dtype(np.float32 if single else np.float64)
     exact = A.astype(np.float64)
     V = _unreadable(A, flaw) if flaw in UNREADABLE else laid_out(A, told["layout"], flaw, rng)
     if flaw == "explicit-zeros" and scipy.sparse.issparse(V):
@@ -296,7 +297,8 @@ def _penalty(term: list[Any], size: int, case: Case) -> Any:
     if name != "Fixed":
         return getattr(penalties, name)(*arguments)
     k = min(arguments[0], case.rank)
-    unit = np.sqrt(float(np.nan_to_num(case.A, posinf=1).clip(0).mean()) or 1.0)
+    A = np.nan_to_num(case.A, posinf=1).clip(0).astype(np.longdouble)  # its sum may be beyond float
+    unit = np.sqrt(float(A.mean()) or 1.0)
     at = np.arange(case.rank) < k
     return penalties.Fixed((unit * case.rng.random((size, k))).astype(case.dtype), at)
 

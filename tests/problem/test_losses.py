@@ -67,3 +67,9 @@ def test_names():
     for wrong in ("kl", None, True, float("nan")):
         with pytest.raises(ValueError, match="choose 'frobenius'"):
             Beta.of(wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_zero_entry_under_a_huge_fit_costs_the_fit(dtype):
+    y = torch.tensor([1e10, 1e30], dtype=dtype)
+    torch.testing.assert_close(Beta(1.0)(torch.zeros_like(y), y), y)

@@ -68,7 +68,8 @@ def test_normalized_problem_is_the_problem_in_another_unit(kind, beta, rng):
     on = Penalties.of([L1(0.3), L2(0.2), Group(0.1)])
     problem = Objective(problem.V, 3, problem.divergence, on, on)
     scaled, mean = problem.normalized()
-    torch.testing.assert_close(mean**beta * scaled.loss(x.scale(1 / mean)), problem.loss(x))
+    square = problem.unit(mean) ** 2
+    torch.testing.assert_close(square * scaled.loss(x.scale(1 / mean)), problem.loss(x))
     torch.testing.assert_close(scaled.mean(), torch.ones_like(mean))
 
 
@@ -78,6 +79,7 @@ def test_plain_least_squares_is_a_special_case(rng):
     torch.testing.assert_close(problem.loss(x), plain.loss(x))
     torch.testing.assert_close(problem.rmse(x), plain.rmse(x))
     torch.testing.assert_close(problem.stationarity(x), plain.stationarity(x))
+    torch.testing.assert_close(problem.blurred(), plain.blurred())  # HALS forms products
 
 
 def test_stationarity_is_that_of_the_proximal_gradient(rng):

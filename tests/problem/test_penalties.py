@@ -149,3 +149,33 @@ def test_wrong_penalties_get_a_sentence():
         Penalties.of([Simplex(), L1(1.0)])
     with pytest.raises(ValueError, match=r"of factormer\.penalties"):
         Penalties.of(0.1)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("total", [1e-20, 1.0, 1e15])
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e18])
+def test_sums_hold_whatever_is_projected(total, size, rng):
+    X = size * torch.randn(5, 7, generator=rng, dtype=torch.float32)
+    Z = onto_simplex(X, total)
+    assert (Z >= 0).all()
+    np.testing.assert_allclose(Z.double().sum(dim=-1), total, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("term", "c", "p"),
+    [
+        (L2(1.0), 1e-26, 0.0),
+        (L1(30.0), 1e-38, 0.5),
+        (Simplex(1.0), 1e38, 0.5),
+        (Simplex(1e30), 1.0, 0.5),
+        (Bounds(0.0, 1e-20), 1.0, 0.0),
+        (Fixed(torch.full((3, 1), 1e25), torch.tensor([True, False])), 1.0, 0.0),
+    ],
+)
+def test_a_penalty_beyond_the_precision_gets_a_sentence(term, c, p):
+    with pytest.raises(ValueError, match=f"{type(term).__name__}.* too large or too small beside"):
+        Penalties.of(term).scaled(c, 2.0, p, dtype=torch.float32)
+    assert Penalties.of(term).scaled(c, 2.0, p).terms  # which float64 can do
+
+
+def test_bounds_may_be_infinite_and_zero():
+    assert Penalties.of(Bounds(0.0, math.inf)).scaled(1e30, 2.0, dtype=torch.float32).terms

@@ -9,7 +9,17 @@ import torch
 from sklearn.decomposition import non_negative_factorization
 
 from factormer import factorize
-from factormer.penalties import L1, L2, Bounds, Free, Group, Orthogonal, Simplex, Smooth
+from factormer.penalties import (
+    L1,
+    L2,
+    Bounds,
+    Fixed,
+    Free,
+    Group,
+    Orthogonal,
+    Simplex,
+    Smooth,
+)
 
 KL = "kullback-leibler"
 
@@ -212,6 +222,7 @@ def test_float32_stays(random):
         ({"loss": KL, "solver": "hals"}, "squared error"),
         ({"regularize_W": Simplex(), "solver": "mu"}, "L1 and L2 alone"),
         ({"symmetric": True}, "square V"),
+        ({"mask": np.eye(30, 20, dtype=bool), "solver": "hals"}, "all known and count alike"),
         ({"symmetric": True, "loss": KL}, "squared error alone"),
         ({"symmetric": True, "solver": "ahead"}, "choose one of auto, hals"),
         ({"regularize_W": "l1"}, "factormer.penalties"),
@@ -241,3 +252,66 @@ def test_a_network_for_what_it_does_not_serve_is_refused():
     V[1, 2] = np.nan
     with pytest.raises(ValueError, match="'any-rank', which serves the plain squared error alone"):
         factorize(V, 2, accelerator="any-rank")
+
+
+@pytest.mark.parametrize("unit", [1e-22, 1e-10, 1e15])
+@pytest.mark.parametrize("solver", ["auto", "mu", "ao-admm"])
+def test_unit_of_weights_changes_nothing(unit, solver, random):
+    V = (low_rank(random) + 0.05 * random.random((30, 20))).astype(np.float32)
+    omega = random.random((30, 20))
+    plain, other = (
+        factorize(V, 3, weights=c * omega, solver=solver, max_iter=40) for c in (1.0, unit)
+    )
+    assert (plain.status, plain.n_iter) == (other.status, other.n_iter)
+    assert other.rmse == pytest.approx(np.sqrt(unit) * plain.rmse, rel=1e-3)
+    np.testing.assert_allclose(other.W @ other.H.T, plain.W @ plain.H.T, rtol=1e-2, atol=1e-3)
+
+
+def test_unit_of_weights_and_penalties_together_changes_nothing(random):
+    V, omega = low_rank(random), random.random((30, 20))
+    one = factorize(V, 3, weights=omega, regularize_H=L1(0.1), max_iter=20)
+    far = factorize(V, 3, weights=1e40 * omega, regularize_H=L1(1e39), max_iter=20)
+    np.testing.assert_allclose(far.W @ far.H.T, one.W @ one.H.T, rtol=1e-6)
+    assert far.rmse == pytest.approx(1e20 * one.rmse)
+
+
+def test_stack_with_weights_is_its_members(random):
+    V, omega = low_rank(random), random.random((30, 20))
+    both = torch.from_numpy(np.stack([V, V])), torch.from_numpy(np.stack([omega, 1e6 * omega]))
+    result = factorize(both[0], 3, weights=both[1], solver="mu", tol=0.0, max_iter=10)
+    alone = [
+        np.sqrt((w * (V - W @ H.T) ** 2).mean())
+        for w, W, H in zip(both[1].numpy(), result.W.numpy(), result.H.numpy(), strict=True)
+    ]
+    np.testing.assert_allclose(result.rmse, alone, rtol=1e-9)
+
+
+def test_known_columns_are_those_of_float64_in_what_is_reported(random, monkeypatch):
+    monkeypatch.setattr("factormer.run.general._HEAVY", 0.0)  # begin in float32, as large data do
+    V, known = low_rank(random), random.random((20, 1))
+    fixed = Fixed(known, np.array([True, False, False]))
+    result = factorize(V, 3, loss=KL, regularize_H=[fixed, L2(100.0)], max_iter=3)
+    Y = result.W @ result.H.T
+    loss = (V * np.log(V / Y) - V + Y).sum() + 100.0 * (result.H**2).sum() / 2
+    assert result.rmse == pytest.approx(np.sqrt(2 * loss / V.size), rel=1e-12)
+
+
+def test_known_columns_of_any_size_have_a_start(random):
+    V, known = 1e70 * low_rank(random), 1e36 * random.random((30, 2))
+    V[:10], known[10:, 1] = 0, 0  # the second fits nothing
+    fixed = Fixed(known, np.array([True, True, False]))
+    result = factorize(V, 3, loss=KL, regularize_W=[fixed, Smooth(1e6)], max_iter=0)
+    assert (result.W @ result.H.T).max() < 1e3 * V.max()
+
+
+def test_a_given_start_that_penalties_want_is_kept(random):
+    V, on = low_rank(random), L2(1e5)
+    W, H = 1e-9 * random.random((30, 3)), 1e-9 * random.random((20, 3))
+    result = factorize(V, 3, init="custom", W=W, H=H, max_iter=0, regularize_W=on, regularize_H=on)
+    assert result.loss == pytest.approx((V**2).sum() / 2)
+
+
+def test_a_given_start_without_a_product_is_kept():
+    W, H = np.array([[1.0, 0.0]] * 3), np.array([[0.0, 2.0]] * 2)
+    result = factorize(np.ones((3, 2)), 2, init="custom", W=W, H=H, loss=KL, max_iter=0)
+    np.testing.assert_array_equal(result.W, W)

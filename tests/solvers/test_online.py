@@ -87,3 +87,10 @@ def test_batch_of_another_width_is_refused():
     model = NMF(2, random_state=0).partial_fit(batch(9))
     with pytest.raises(ValueError, match="X has 3 features, but NMF is expecting 20"):
         model.partial_fit(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("size", [1e285, 1e-300])
+def test_batches_whose_products_are_no_numbers_are_refused(size):
+    model = NMF(2, random_state=0).fit(np.eye(3))
+    with pytest.raises(ValueError, match="too large or too small"):
+        model.partial_fit(np.full((2, 3), size))

@@ -130,8 +130,8 @@ class Dense:
     def _total(self) -> Float[Tensor, "*b"]:
         V = self.entries
         if not self._is_large:
-            return V.sum(dim=(-2, -1))
-        return torch.stack(self._in_blocks(lambda a, b: V[a:b].sum())).sum()
+            return V.sum(dim=(-2, -1), dtype=torch.float64)  # which float32 may not hold
+        return torch.stack(self._in_blocks(lambda a, b: V[a:b].sum(dtype=torch.float64))).sum()
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
         """The matrix c·V."""

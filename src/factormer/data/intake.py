@@ -76,7 +76,7 @@ def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sp
         return _as_sparse(V, device)
     entries = as_tensor(V, name="V", device=device)
     check_shape(tuple(entries.shape))
-    _check_entries(entries, "V")
+    _check_data(entries)
     return Dense(entries)
 
 
@@ -101,7 +101,7 @@ def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
         csr = csr.copy()
         csr.sum_duplicates()
     if csr.nnz:
-        _check_entries(torch.from_numpy(csr.data), "V")
+        _check_data(torch.from_numpy(csr.data))
     return Sparse.of(csr, None if device is None else as_device(device))
 
 
@@ -211,14 +211,26 @@ def check_callable(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value!r}; it must be a function to call, or None")
 
 
-def check_mean(mean: torch.Tensor) -> None:
-    """V / mean, which is what is factorised, has to be representable."""
-    most = torch.finfo(mean.dtype).max
-    if not all(0 < value < most / 1e3 and 1 / value < most for value in mean.flatten().tolist()):
+def check_mean(mean: torch.Tensor, reach: float = 1.0) -> None:
+    """V / mean, which is what is factorised, has to be representable; V^(1/reach), where said."""
+    info = torch.finfo(mean.dtype)
+    least, most = info.tiny**reach, info.max**reach / 1e3
+    if not all(least <= value < most for value in mean.flatten().tolist()):
         raise ValueError(
             f"V is too large or too small for {mean.dtype} (its mean is {mean.tolist()}): "
             "divide it by a number of its size"
         )
+
+
+def check_start(x: Factors) -> Factors:
+    """A start for V / mean, which has to be representable too."""
+    for name, F in x._asdict().items():
+        if not bool(F.isfinite().all()):
+            raise ValueError(
+                f"the start {name} is too large beside V for {F.dtype}, where V is divided by its "
+                f"mean: divide {name} by a number of its size"
+            )
+    return x
 
 
 def check_unit(unit: torch.Tensor, mean: torch.Tensor, beta: float) -> torch.Tensor:
@@ -237,7 +249,17 @@ def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _check_entries(tensor: torch.Tensor, name: str) -> None:
+def _check_data(V: torch.Tensor) -> None:
+    most, least = _check_entries(V, "V"), torch.finfo(V.dtype).tiny
+    if 0 < most < least:
+        raise ValueError(
+            f"V has {most:g} as its largest entry; {V.dtype} has all its digits from {least:.2g} "
+            f"on alone: multiply V by {1 / least:.0e}, or by another number that brings it there"
+        )
+
+
+def _check_entries(tensor: torch.Tensor, name: str) -> float:
+    """Finite and not negative; the largest of them."""
     low, high = _extremes(tensor)
     if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~tensor.isfinite()).sum())
@@ -251,3 +273,4 @@ def _check_entries(tensor: torch.Tensor, name: str) -> None:
             f"Negative values in data passed to NMF: {name} has {bad} entries below zero (the "
             f"least is {low:g}) and it needs entries of at least 0: shift or clip them first"
         )
+    return high

@@ -54,11 +54,22 @@ class Observed:
         known = self.known.to(torch.float64)
         return (known.sum(dim=(-2, -1)) if isinstance(self.V, Dense) else known.sum()).clamp(min=1)
 
+    def level(self) -> Float[Tensor, "*b"]:
+        """The mean weight of the entries that count."""
+        axes = (-2, -1) if isinstance(self.V, Dense) else -1
+        return self.weights.sum(dim=axes, dtype=torch.float64) / self.count()
+
+    def weighted(self, c: Float[Tensor, "*b"]) -> Observed:
+        """The same data with weights c·ω."""
+        c = c[..., None, None] if isinstance(self.V, Dense) else c
+        return replace(self, weights=(c * self.weights).to(self.dtype))
+
     def total(self) -> Float[Tensor, "*b"]:
         """The sum of the known entries."""
         if isinstance(self.V, Dense):
-            return torch.where(self.known, self.V.entries, 0).sum(dim=(-2, -1))
-        return self.V.scale * self.V.by_rows.values[self.known].sum()
+            known = torch.where(self.known, self.V.entries, 0)
+            return known.sum(dim=(-2, -1), dtype=torch.float64)
+        return self.V.scale * self.V.by_rows.values[self.known].double().sum()
 
     @cached_property
     def filled(self) -> Matrix:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from factormer.data import Dense, Matrix, Sparse
 from factormer.data.factors import Factors
-from factormer.data.intake import as_tensor
+from factormer.data.intake import as_tensor, check_mean
 from factormer.estimator.options import Asked, Known
 from factormer.problem.losses import Beta
 from factormer.problem.penalties import Penalties
@@ -90,6 +90,9 @@ def learn(
 
     W is exact for the batch and H; then H follows, `past` having the weight `kept`.
     """
+    mean = Problem(V, H.shape[1]).mean().double()
+    if mean:
+        check_mean(mean, reach=0.6)  # XᵀW is about that of X to the power of 3/2
     l1, l2 = asked.on_W(V.shape[1]).elastic or (0.0, 0.0)
     past = past.after(V.to(torch.float64), Coder.of(H, l1, l2)(V).double(), kept)
     on_h = asked.on_H(past.n_rows, known)

@@ -89,7 +89,8 @@ def make_plan(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -
         W = H = None
     rank = rank_of(options.n_components, n, H)
     check_room(V, rank)
-    warm = options.warm_start and before is not None and tuple(before.shape) == (rank, n)
+    fits = before is not None and tuple(before.shape) == (rank, n)
+    warm = options.warm_start and fits and bool((before != 0).any())  # zeros would stay zeros
     if warm and H is None:
         H, custom = before, True
     known = Known.read(options.fixed_components, rank, n, H if custom else None)
@@ -244,8 +245,7 @@ def rmse(V: Matrix, x: Factors, plan: Plan) -> Float[Tensor, ""]:
 def _scaled_rmse(problem: Objective, x: Factors) -> Float[Tensor, ""]:
     """√(2·objective / entries), by way of V divided by its mean, where squares are numbers."""
     scaled, mean = problem.normalized()
-    unit = mean.double() ** (problem.divergence.beta / 2)
-    return unit * scaled.rmse(scaled.scaled_back(x, 1 / mean))
+    return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))
 
 
 def reconstruction_error(V: Matrix, result: Result, plan: Plan) -> float:

@@ -46,7 +46,7 @@ class Beta:
             return (v - y).square() / 2
         y = floored(y)
         if b == 1:
-            return v * (floored(v) / y).log() - v + y
+            return v * floored(v / y).log() - v + y
         if b == 0:
             return v / y - (v / y).log() - 1
         return (v**b + y ** (b - 1) * ((b - 1) * y - b * v)) / (b * (b - 1))

@@ -57,18 +57,39 @@ class Objective(Problem):
         return (self.V.total() / self.size()).to(self.V.dtype)
 
     def normalized(self) -> tuple[Objective, Float[Tensor, "*b"]]:
-        """The problem of V / c, c the mean, with penalties to match; its objective is 1/c^β of it.
+        """The problem of V / c, c the mean, with weights of mean 1 and with penalties to match.
 
-        A stack with penalties is left as it is, since they cannot differ from member to member.
+        Its errors are those of this one over `unit(c)`. A stack with penalties is left as it is,
+        since they cannot differ from member to member.
         """
-        mean = self.mean()
-        mean = torch.where(mean > 0, mean, torch.ones_like(mean))
-        if mean.dim() and not (self.on_w.is_plain and self.on_h.is_plain):
+        mean, level = self.mean(), self._level
+        mean = torch.where(self.V.total() > 0, mean, torch.ones_like(mean))
+        if self._is_rigid:
             mean = torch.ones_like(mean)
-        c, beta = float(mean) if not mean.dim() else 1.0, self.divergence.beta
-        on_w = self.on_w.scaled(c, beta, self._share)
-        on_h = self.on_h.scaled(c, beta, 1 - self._share)
-        return Objective(self.V.scaled(1 / mean), self.rank, self.divergence, on_w, on_h), mean
+        c, omega = (1.0 if x.dim() else float(x) for x in (mean, level))
+        beta, p, dtype = self.divergence.beta, self._share, self.V.dtype
+        on_w = self.on_w.scaled(c, beta, p, omega, dtype)
+        on_h = self.on_h.scaled(c, beta, 1 - p, omega, dtype)
+        V = self.V.scaled(1 / mean)
+        V = V.weighted(1 / level) if isinstance(V, Observed) else V
+        return Objective(V, self.rank, self.divergence, on_w, on_h), mean
+
+    def unit(self, mean: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+        """√(level·cᵝ), for weights of mean `level`."""
+        return mean.double() ** (self.divergence.beta / 2) * self._level.sqrt()
+
+    @property
+    def _is_rigid(self) -> bool:
+        """Whether this is a stack whose members cannot have units of their own."""
+        return len(self.V.shape) > 2 and not (self.on_w.is_plain and self.on_h.is_plain)
+
+    @property
+    def _level(self) -> Float[Tensor, "*b"]:
+        """The mean of the weights."""
+        V = self.V
+        if not isinstance(V, Observed) or self._is_rigid:
+            return torch.ones(V.shape[:-2], dtype=torch.float64, device=V.device)
+        return V.level()
 
     @property
     def _share(self) -> float:
@@ -82,6 +103,10 @@ class Objective(Problem):
     def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
         p, c = self._share, c.to(x.W)[..., None, None]
         return x.scale(c[..., 0, 0]) if p == 0.5 else Factors(x.W * c**p, x.H * c ** (1 - p))
+
+    def taken(self, x: Factors) -> Factors:
+        W, H = super().taken(x)
+        return Factors(self.on_w.placed(W), self.on_h.placed(H))
 
     def start(self) -> Problem:
         """The plain problem in which a start is looked for."""
@@ -101,6 +126,8 @@ class Objective(Problem):
         return (self.sq_error(x) / self.size()).sqrt()
 
     def blurred(self) -> Float[Tensor, "*b"]:
+        if self.divergence.beta == 2 and not isinstance(self.V, Observed):
+            return super().blurred()
         return torch.zeros_like(self.mean())  # they are not from products
 
     def fit(self, x: Factors) -> Float[Tensor, "*b"]:
@@ -117,6 +144,8 @@ class Objective(Problem):
                 total = total + (d(v, y) - y).double().sum()
             return total
         parts = self._weighted(x)
+        if d.beta == 2:  # whose squares float32 may not hold
+            parts = ((v.double(), y.double(), w, at) for v, y, w, at in parts)
         return torch.stack([_sum(w, d(v, y)) for v, y, w, _ in parts]).sum(dim=0)
 
     def gradient(self, x: Factors) -> Float[Tensor, "*b n r"]:

@@ -53,14 +53,22 @@ class Problem:
 
         A matrix of zeros is left as it is, with 1 in place of its mean.
         """
-        mean = self.mean()
-        if not every(mean > 0):
-            mean = torch.where(mean > 0, mean, torch.ones_like(mean))
+        mean, total = self.mean(), self.V.total()
+        if not every(total > 0):
+            mean = torch.where(total > 0, mean, torch.ones_like(mean))
         return replace(self, V=self.V.scaled(mean.reciprocal())), mean
+
+    def unit(self, mean: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+        """What an error of the problem of V / mean is multiplied by to be one of this."""
+        return mean.double()
 
     def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
         """The point of the problem of c·V that x is of this one."""
         return x.scale(c)
+
+    def taken(self, x: Factors) -> Factors:
+        """The point in the precision of V, with what is known of it in its place."""
+        return Factors(x.W.to(self.V.dtype), x.H.to(self.V.dtype))
 
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² for little, from (VH, HᵀH), which a solver that has just updated W knows.

@@ -16,8 +16,8 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense, Matrix, Observed
-from factormer.data.factors import Factors
-from factormer.data.intake import check_mean, check_unit
+from factormer.data.factors import Factors, where
+from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.kernels.threads import threads
 from factormer.problem.losses import Beta
 from factormer.problem.objective import Objective, check_zeros
@@ -88,6 +88,11 @@ def solver(name: str, problem: Objective) -> Solver[Any]:
     if name in ("hals", "newton", "mu", "mu-extrapolated") and not _is_elastic(problem):
         raise ValueError(
             f"solver is {name!r}, which takes L1 and L2 alone as penalties; use 'ao-admm'"
+        )
+    if name == "hals" and isinstance(problem.V, Observed):
+        raise ValueError(
+            "solver is 'hals', which serves data that are all known and count alike; with mask, "
+            "weights, sigma, missing or NaN choose 'auto', 'newton', 'mu' or 'mu-extrapolated'"
         )
     if name == "newton" and not can_step(problem):
         raise ValueError("solver='newton' needs numba: pip install numba, or use solver='mu'")
@@ -192,15 +197,22 @@ def beside(problem: Objective, start: Initializer, rng: torch.Generator) -> Fact
     if not given and on_h.fixed is None and on_w.fixed is not None:
         return beside(problem.T, start, rng).swap()
     if given or on_h.fixed is None or on_w.fixed is not None:
-        x = start(plain, rng)
-        return Factors(on_w.placed(x.W), on_h.placed(x.H))
+        x = problem.taken(start(plain, rng))
+        if isinstance(start, Given) and not (on_w.is_plain and on_h.is_plain):
+            asis = problem.taken(start.x0)  # penalties may well want it out of proportion to V
+            x = where(problem.loss(asis) <= problem.loss(x), asis, x)
+        return x
     free = ~on_h.fixed.at.to(plain.V.device)
     H = torch.zeros(plain.V.shape[-1], problem.rank, dtype=plain.V.dtype, device=plain.V.device)
     if bool(free.any()):
         H[:, free] = start(Problem(plain.V, int(free.sum())), rng).H
     H = on_h.placed(H)
     W = Coder.of(H)(plain.V)
-    return Factors(W if problem.divergence.beta == 2 else lifted(W), H)
+    if problem.divergence.beta == 2:
+        return Factors(W, H)
+    size = H.abs().amax(dim=0)
+    size = torch.where(size > 0, size, 1.0)
+    return Factors(lifted(W * size) / size, H)
 
 
 def in_single_precision(problem: Objective, name: str) -> Objective | None:
@@ -213,6 +225,8 @@ def in_single_precision(problem: Objective, name: str) -> Objective | None:
     if float(V.work()) * problem.rank**2 < _HEAVY:
         return None
     on = (problem.on_w, problem.on_h)
+    if not all(term.fits(torch.float32) for one in on for term in one.terms):
+        return None
     return Objective(V.to(torch.float32), problem.rank, problem.divergence, *on)
 
 
@@ -248,8 +262,8 @@ def run(
     beta = problem.divergence.beta if isinstance(problem, Objective) else 2.0
     scaled, mean = problem.normalized()
     check_mean(mean)
-    unit = check_unit(mean.double() ** (beta / 2), mean, beta)
-    x0 = None if custom is None else scaled.scaled_back(custom, 1 / mean)
+    unit = check_unit(problem.unit(mean), mean, beta)
+    x0 = None if custom is None else check_start(scaled.scaled_back(custom, 1 / mean))
     if is_symmetric:
         engine = symmetric(name, scaled.V)
         start = presets.initializer("random" if init == "auto" else init, scaled.V, scaled.rank, x0)
@@ -300,7 +314,8 @@ def code(
     """
     rank = H.shape[1]
     known = Fixed(H, torch.ones(rank, dtype=torch.bool))
-    problem, mean = Objective(V, rank, loss, on_w, Penalties((known,))).normalized()
+    asked = Objective(V, rank, loss, on_w, Penalties((known,)))
+    problem, mean = asked.normalized()
     check_mean(mean)
     H = problem.on_h.placed(torch.empty_like(H))
     if W is None:
@@ -318,7 +333,7 @@ def code(
         x0, stop = Factors(W, H), any_of(*rules)
         patience = _PATIENCE if name == "newton" or loss.beta == 2 else _PATIENCE // 5
         result = solve(problem, engine, x0, stop=stop, max_iter=patience)
-    unit, x = mean.double() ** (loss.beta / 2), problem.scaled_back(result.factors, mean)
+    unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
     return replace(
         result,
         factors=Factors(on_w.placed(x.W), x.H),

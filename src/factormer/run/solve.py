@@ -278,11 +278,11 @@ def solve_in_stages(
     """
     last, result = stages[-1], None
     for stage in stages:
-        V, x = stage.problem.V, x0 if result is None else result.factors
+        x = x0 if result is None else result.factors
         result = solve(
             stage.problem,
             stage.solver,
-            Factors(x.W.to(V.dtype), x.H.to(V.dtype)),
+            stage.problem.taken(x),
             stop=stage.stop,
             max_iter=stage.max_iter,
             started=started if result is None else None,
@@ -295,9 +295,8 @@ def solve_in_stages(
             break
     else:
         raise AssertionError("the last stage always breaks")
-    x, last = result.factors, last.problem
-    x = Factors(x.W.to(last.V.dtype), x.H.to(last.V.dtype))
-    error = result.error
+    last = last.problem
+    x, error = last.taken(result.factors), result.error
     exact = stage.exact and stage.problem.V.dtype == last.V.dtype
     if not exact or some((error <= last.blurred()) | error.isinf()):
         error = last.rmse(x)

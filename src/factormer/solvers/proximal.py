@@ -31,6 +31,8 @@ def smooth_solver(
     is a division by λ_c + 4μ sin²(πk/2n). Without μ it is a product with the inverse of G, whose
     ridge keeps it well conditioned. All that G alone decides is done once, in float64.
     """
+    if not bool(G.isfinite().all()):  # which eigh refuses; the loop ends at what is no number
+        return lambda rhs: torch.full_like(rhs, torch.nan)
     if not mu:
         inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(G.double()).L)
         return lambda rhs: rhs @ inverse.to(rhs)
@@ -99,7 +101,8 @@ def admm_divergence(
     Y = W @ H.mT if Y is None else Y.clone()  # which are written over
     Z = torch.zeros_like(Y) if Z is None else Z.clone()
     G, identity = W.mT @ W, torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
-    sigma = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1).clamp(min=torch.finfo(H.dtype).tiny)
+    sigma = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    sigma = torch.where(sigma > torch.finfo(H.dtype).tiny ** 0.8, sigma, 1.0)  # or W is zero
     freed = smooth_solver(G + sigma[..., None, None] * identity + A, mu)
     for _ in range(n_inner):
         H_free = freed((Y + Z).mT @ W + sigma[..., None, None] * (H + U) + L)

@@ -55,7 +55,7 @@ class Given:
         units = [F.double() / top[..., None, None] for F, top in zip((W, H), tops, strict=True)]
         level = (units[0].abs().mean(dim=-2) * units[1].abs().mean(dim=-2)).sum(dim=-1)
         apart = tops[0].log() + tops[1].log() + (level / problem.mean().double()).log()
-        fits = apart.abs() < math.log(_PROPORTION)
+        fits = (apart.abs() < math.log(_PROPORTION)) | (level == 0)  # as W Hᵀ = 0 has no scale
         if every(fits):
             return self.x0
         x = Factors(*units).scale(problem.mean().double() / level)

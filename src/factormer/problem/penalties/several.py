@@ -150,10 +150,26 @@ class Penalties:
         A = self._weight(L2) * torch.eye(r, **options) + apart * torch.ones(r, r, **options)
         return A, apart * X if apart else 0.0, self._weight(Smooth)
 
-    def scaled(self, c: float, beta: float, p: float = 0.5) -> Penalties:
-        """Those on the factors of V / c, this one being divided by cᵖ."""
+    def scaled(
+        self,
+        c: float,
+        beta: float,
+        p: float = 0.5,
+        level: float = 1.0,
+        dtype: torch.dtype = torch.float64,
+    ) -> Penalties:
+        """Those on the factors of V / c, this one being divided by cᵖ; numbers of `dtype` all."""
         with np.errstate(over="ignore", under="ignore"):
-            return Penalties(tuple(term.scaled(c, beta, p) for term in self.terms))
+            terms = tuple(term.scaled(c, beta, p, level) for term in self.terms)
+        for given, term in zip(self.terms, terms, strict=True):
+            if not term.fits(dtype):
+                told = "Fixed" if isinstance(given, Fixed) else str(given)
+                raise ValueError(
+                    f"{told} is too large or too small beside V of mean {c:g}: its squares, in the "
+                    f"unit of V, are beyond {dtype}; choose another, or pass V in float64 and "
+                    "divided by its mean"
+                )
+        return Penalties(terms)
 
     def _weight(self, kind: type[Any]) -> float:
         terms: list[Any] = [term for term in self.terms if isinstance(term, kind)]

@@ -36,14 +36,28 @@ class Penalty:
         """The Z that minimises ½‖Z − X‖² + t·value(Z)."""
         return X
 
-    def scaled(self, c: float, beta: float, p: float = 0.5) -> Penalty:
-        """The penalty q with q(X) = self(cᵖ X) / c^β: that on the factor of V / c."""
+    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Penalty:
+        """The penalty q with q(X) = self(cᵖ X) / (level·c^β): that on the factor of V / c.
+
+        `level` is what the weights of entries were divided by.
+        """
         if not self.degree:
             return self
-        weight = float(self.weight * np.float64(c) ** (self.degree * p - beta))  # pyright: ignore
+        weight = self.weight / level * np.float64(c) ** (self.degree * p - beta)  # pyright: ignore
+        weight = float(weight)
         if not math.isfinite(weight):
             raise ValueError(f"{self} is too large beside V of mean {c:g}: divide V by its mean")
         return replace(self, weight=weight)  # pyright: ignore
+
+    def fits(self, dtype: torch.dtype) -> bool:
+        """Whether squares of what it leads to, which gradients and WᵀW have, are numbers there."""
+        return getattr(self, "weight", 0.0) <= torch.finfo(dtype).max ** 0.5
+
+
+def _has_room(size: float, dtype: torch.dtype) -> bool:
+    """Whether a factor of this size has squares that are numbers, and so has the other one."""
+    info = torch.finfo(dtype)
+    return not size or info.tiny**0.4 < size < info.max**0.4
 
 
 def _require(penalty: Any, name: str, fits: Callable[[float], bool], what: str) -> None:
@@ -155,8 +169,11 @@ class Bounds(Penalty):
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return X.clamp(self.low, self.high)
 
-    def scaled(self, c: float, beta: float, p: float = 0.5) -> Bounds:
+    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Bounds:
         return Bounds(self.low / c**p, self.high / c**p)
+
+    def fits(self, dtype: torch.dtype) -> bool:
+        return all(math.isinf(x) or _has_room(abs(x), dtype) for x in (self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -195,8 +212,11 @@ class Fixed(Penalty):
         X[..., self.at.to(X.device)] = self.columns.to(X)
         return X
 
-    def scaled(self, c: float, beta: float, p: float = 0.5) -> Fixed:
+    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Fixed:
         return Fixed(self.columns / c**p, self.at)
+
+    def fits(self, dtype: torch.dtype) -> bool:
+        return not self.columns.numel() or _has_room(float(self.columns.abs().max()), dtype)
 
 
 @dataclass(frozen=True)
@@ -217,12 +237,20 @@ class Simplex(Penalty):
     def _by_columns(self, X: X_) -> X_:
         return onto_simplex(X.mT, self.total).mT
 
-    def scaled(self, c: float, beta: float, p: float = 0.5) -> Simplex:
+    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Simplex:
         return replace(self, total=self.total / c**p)
+
+    def fits(self, dtype: torch.dtype) -> bool:
+        return _has_room(self.total, dtype)
 
 
 def onto_simplex(X: X_, total: float) -> X_:
-    """The nearest rows that are nonnegative and sum to `total`, by sorting (Held et al., 1974)."""
+    """The nearest rows that are nonnegative and sum to `total`, by sorting (Held et al., 1974).
+
+    What is added to a whole row changes nothing: with its largest entry at 0, those that stay are
+    no larger than `total`, and their sum has all its digits.
+    """
+    X = X - X.amax(dim=-1, keepdim=True)
     ordered = X.sort(dim=-1, descending=True).values
     excess = ordered.cumsum(dim=-1) - total
     ranks = torch.arange(1, X.shape[-1] + 1, dtype=X.dtype, device=X.device)
