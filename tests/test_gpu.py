@@ -15,9 +15,12 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.anyrank import Pooled, Progress
 from factormer.problem.problem import Problem
-from factormer.run.presets import SOLVERS, STARTS
+from factormer.run.registry import SOLVERS as KINDS
+from factormer.run.registry import STARTS
 from factormer.solvers.ao_admm import admm_nnls
 from tests.networks import random_any_rank
+
+SOLVERS = [kind.name for kind in KINDS if {"free", "least squares"} <= set(kind.needs)]
 
 pytestmark = pytest.mark.gpu
 SHAPES = [(30, 25, 3), (1, 1, 1), (40, 30, 1), (3, 700, 90, 20), (300, 200, 128), (300, 200, 129)]

@@ -1,4 +1,4 @@
-"""factorize(): the engine without the estimator."""
+"""factorize() and its kin: functions on arrays, without the estimator."""
 
 from __future__ import annotations
 
@@ -8,42 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from factormer.accelerate.base import Judged
-from factormer.data.intake import (
-    as_factors,
-    as_matrix,
-    as_rank,
-    as_seed,
-    check_callable,
-    check_limits,
-    check_mean,
-    check_room,
-    check_start,
-    like,
-)
+from factormer.data.intake import as_matrix, check_callable, like
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
-from factormer.problem.losses import Beta
-from factormer.problem.penalties import Penalties
-from factormer.problem.problem import Problem
-from factormer.run import general, presets
-from factormer.run.multistart import Tournament
-from factormer.run.solve import (
-    Result,
-    Rounding,
-    Row,
-    Stage,
-    Stalled,
-    Stationary,
-    StopRule,
-    TimeBudget,
-    Watch,
-    any_of,
-    solve_in_stages,
-    watched,
-)
+from factormer.run.choose import choose
+from factormer.run.execute import execute, starting_factors
+from factormer.run.plan import Explanation
+from factormer.run.request import Request
+from factormer.run.solve import Result, Row, Watch
 
 
 @threads()  # all of it: torch's own threads, once started, would hang in a forked process
@@ -69,6 +41,9 @@ def factorize(
     regularize_W: Any = None,
     regularize_H: Any = None,
     symmetric: bool = False,
+    n_init: int = 1,
+    order: str | None = "share",
+    scale: str | None = "balanced",
     watch: Watch | None = None,
 ) -> Result:
     """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
@@ -124,6 +99,13 @@ def factorize(
         They are added to the loss (half the squared error, or the divergence), in the unit of V.
     symmetric : bool
         V ≈ H Hᵀ, for V = Vᵀ.
+    n_init : int
+        Runs from different starts, of which the best is kept.
+    order : {"share", None}
+        Components by their share of W Hᵀ, the largest first; None: as they came.
+    scale : {"balanced", "sum", None}
+        Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: as they came. Given starts keep order
+        and scale, and penalties have a scale of their own.
     watch : callable, optional
         Called after each iteration with the factors and the trace; ends the run where it says True.
 
@@ -140,91 +122,50 @@ def factorize(
     "hals" (squared error alone) and "ao-admm" (any penalty); there is no learned part, and
     `trace.loss` is the objective (docs/losses.md).
     """
-    check_limits(max_iter, tol, time_limit)
+    started = time.perf_counter()
     check_callable("callback", callback)
     check_callable("watch", watch)
-    started = time.perf_counter()
-    matrix, rank = (
-        observe(V, mask=mask, weights=weights, missing=missing, device=device),
-        as_rank(rank),
+    matrix = observe(V, mask=mask, weights=weights, missing=missing, device=device)
+    request = Request.of(
+        matrix,
+        rank,
+        init=init,
+        solver=solver,
+        accelerator=accelerator,
+        max_iter=max_iter,
+        tol=tol,
+        time_limit=time_limit,
+        random_state=random_state,
+        W=W,
+        H=H,
+        loss=loss,
+        regularize_W=regularize_W,
+        regularize_H=regularize_H,
+        symmetric=symmetric,
+        n_init=n_init,
+        order=order,
+        scale=scale,
     )
-    check_room(matrix, rank)
-    custom = None if W is None and H is None else as_factors(W, H, matrix, rank)
-    penalties = (
-        Penalties.of(regularize_W, "regularize_W"),
-        Penalties.of(regularize_H, "regularize_H"),
-    )
-    special = general.objective(matrix, rank, Beta.of(loss), *penalties)
-    rules: list[StopRule] = [Stationary(tol)]
-    if time_limit is not None:
-        rules.append(TimeBudget(time_limit, since=started))
-    stride = 1 if watch else 10 if tol or time_limit else 500
-    if special is not None or symmetric:
-        if special is not None and symmetric:
-            raise ValueError(
-                "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
-                "missing and regularize_W, regularize_H"
-            )
-        if accelerator not in (None, "auto"):
-            raise ValueError(
-                f"accelerator is {accelerator!r}, which serves the plain squared error alone; with "
-                "another loss, unknown entries, weights, penalties or symmetry leave it out"
-            )
-        with torch.no_grad():
-            result = general.run(
-                special or Problem(matrix, rank),
-                init=init,
-                name=solver,
-                custom=custom,
-                is_symmetric=symmetric,
-                rules=rules,
-                max_iter=max_iter,
-                rng=_generator(as_seed(random_state)),
-                started=started,
-                callback=callback,
-                watch=watch,
-                stride=stride,
-            )
-        return replace(result, as_given=like(V))
-    with torch.no_grad():
-        problem, mean = Problem(matrix, rank).normalized()
-        check_mean(mean)
-        engine = presets.solver(solver, accelerator, problem)
-        if watch is not None:
-            rules.append(watched(watch, mean, mean))
-        rng = _generator(as_seed(random_state))
-        stages = [Stage(problem, engine, max_iter, any_of(*rules))]
-        if solver == "auto" and isinstance(engine, Judged) and not presets.is_network(init):
-            single = presets.in_single_precision(problem)
-            if single is not None:
-                stages.insert(0, Stage(single, engine, max_iter, any_of(*rules, Rounding())))
-            coarse = presets.compressed(problem, rng, max_iter=max_iter, read=single)
-            if coarse is not None:
-                sketched, n_iter = coarse
-                rule = any_of(*rules, Stalled())
-                on_sketch = presets.solver(solver, accelerator, sketched)
-                stages.insert(0, Stage(sketched, on_sketch, n_iter, rule, exact=False))
-        first = stages[0].problem
-        given = None if custom is None else check_start(custom.scale(1 / mean))
-        start = presets.initializer(init, first.V, problem.rank, given)
-        x0, *others = presets.candidates(start, first, rng)
-        if others:
-            tournament = Tournament(stages[0].solver, tuple(others))
-            stages[0] = stages[0]._replace(solver=tournament)
-        result = solve_in_stages(
-            stages,
-            x0,
-            started=started,
-            stride=stride,
-            callback=callback and (lambda row: callback(row._replace(rmse=mean * row.rmse))),
-        )
-    return Result(
-        result.factors.scale(mean),
-        result.status,
-        result.trace.scaled(mean),
-        mean * result.error,
-        as_given=like(V),
-    )
+    (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
+    return replace(result, as_given=like(V))
+
+
+def explain(
+    V: Any,
+    rank: int,
+    *,
+    device: str | None = None,
+    mask: Any = None,
+    weights: Any = None,
+    missing: str | None = None,
+    **options: Any,
+) -> Explanation:
+    """What `factorize` would do with these arguments, and why; nothing is computed. Print it.
+
+    `options` are keywords of `factorize`. The same is in `result.plan` of each result.
+    """
+    matrix = observe(V, mask=mask, weights=weights, missing=missing, device=device)
+    return choose(Request.of(matrix, rank, **options)).explanation
 
 
 @threads()
@@ -240,16 +181,6 @@ def starting_point(
 
     Arrays of the kind that V is, as `Result.W` and `Result.H` are.
     """
-    matrix, rank = as_matrix(V, device=device), as_rank(rank)
-    check_room(matrix, rank)
-    problem, mean = Problem(matrix, rank).normalized()
-    check_mean(mean)
-    with torch.no_grad():
-        start = presets.initializer(init, problem.V, problem.rank)
-        x = start(problem, _generator(as_seed(random_state))).scale(mean)
+    request = Request.of(as_matrix(V, device=device), rank, init=init, random_state=random_state)
+    x = starting_factors(choose(request))
     return like(V)(x.W), like(V)(x.H)
-
-
-def _generator(seed: int | None) -> torch.Generator:
-    rng = torch.Generator()
-    return rng.manual_seed(rng.seed() % 2**63 if seed is None else seed)

@@ -224,7 +224,6 @@ def test_float32_stays(random):
         ({"symmetric": True}, "square V"),
         ({"mask": np.eye(30, 20, dtype=bool), "solver": "hals"}, "all known and count alike"),
         ({"symmetric": True, "loss": KL}, "squared error alone"),
-        ({"symmetric": True, "solver": "ahead"}, "choose one of auto, hals"),
         ({"regularize_W": "l1"}, "factormer.penalties"),
     ],
 )
@@ -232,6 +231,11 @@ def test_misuse_gets_a_sentence(options, sentence, random):
     V = random.poisson(low_rank(random)).astype(float)
     with pytest.raises(ValueError, match=sentence):
         factorize(V, 3, **options)
+
+
+def test_a_solver_for_two_factors_is_refused_where_one_is_asked_for():
+    with pytest.raises(ValueError, match=r"symmetric=True asks for one; choose one of auto, hals"):
+        factorize(np.eye(5), 2, symmetric=True, solver="ahead")
 
 
 def test_sparse_misuse_gets_a_sentence(random):

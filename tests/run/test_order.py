@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from factormer.data.factors import Factors
-from factormer.run.order import canonical, lengths
+from factormer.run.order import canonical, lengths, shares
 
 
 @pytest.fixture
@@ -23,8 +23,7 @@ def test_product_stays(x, order, scale):
 
 def test_largest_share_comes_first(x):
     W, H = canonical(x, "share", None)
-    sizes = W.norm(dim=0) * H.norm(dim=0)
-    assert bool((sizes.diff() <= 0).all())
+    assert bool((shares(Factors(W, H)).diff() <= 0).all())
     assert torch.equal(canonical(x, None, None).W, x.W)
 
 
@@ -40,3 +39,24 @@ def test_components_are_balanced_or_sum_to_one(x):
 def test_lengths_of_numbers_of_any_size(size):
     F = size * torch.tensor([[3.0, 0.0], [4.0, 0.0]], dtype=torch.float64)
     np.testing.assert_allclose(lengths(F) / size, [5.0, 0.0])
+
+
+@pytest.mark.parametrize("c", [1e-150, 1e-3, 1e150])
+def test_shares_are_those_of_the_sum_of_all_entries_in_any_unit(x, c):
+    parts = torch.stack([torch.outer(w, h).sum() for w, h in zip(x.W.mT, x.H.mT, strict=True)])
+    torch.testing.assert_close(shares(Factors(c * x.W, c * x.H)), parts / parts.sum())
+
+
+def test_shares_of_nothing_are_zero():
+    assert shares(Factors(torch.zeros(3, 2), torch.zeros(4, 2))).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("scale", ["balanced", "sum", None])
+def test_a_stack_is_ordered_member_by_member(x, scale):
+    other = Factors(x.W.flip(1), 2 * x.H.flip(1))
+    both = canonical(
+        Factors(*(torch.stack(pair) for pair in zip(x, other, strict=True))), "share", scale
+    )
+    for k, member in enumerate((x, other)):
+        for F, alone in zip(both, canonical(member, "share", scale), strict=True):
+            torch.testing.assert_close(F[k], alone)

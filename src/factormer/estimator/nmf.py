@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from dataclasses import replace
@@ -17,23 +16,24 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from factormer.data import Dense, Matrix, Sparse, checked
+from factormer.data import Matrix, checked
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor, check_limits, like
-from factormer.estimator import persistence
-from factormer.estimator.coding import Coders, coefficients, copied, is_least_squares, learn
-from factormer.estimator.fitting import fit, make_plan, reconstruction_error, warn_of_the_end
+from factormer.estimator import persistence, streaming
+from factormer.estimator.fitting import reconstruction_error, request_of, warn_of_the_end
 from factormer.estimator.options import (
     Asked,
-    Known,
     check_forgetting,
     check_streamable,
     loss_of,
     rank_of,
 )
 from factormer.estimator.reading import is_tensor, read, returned, validated
-from factormer.functions import starting_point
+from factormer.estimator.streaming import Coders, copied
 from factormer.kernels.threads import threads
+from factormer.run.choose import choose
+from factormer.run.execute import execute
+from factormer.run.settle import coefficients, is_least_squares
 from factormer.run.solve import Result
 from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
 from factormer.solvers.online import Statistics
@@ -193,20 +193,22 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         mask: Any = None, weights: Any = None, sigma: Any = None,
     ) -> Any:  # fmt: skip
         X, V = read(self, X, mask, weights, sigma, reset=True)
-        plan = make_plan(self, V, W, H, getattr(self, "components_", None), self._seed())
-        hooks = Hooks.of(self, X, plan.max_iter * plan.n_init)
-        with bar(bool(self.verbose), plan.max_iter * plan.n_init) as look:
-            watch = all_of(look, None if hooks is None else hooks.look)
-            result = fit(V, plan, watch)
+        started = time.perf_counter()
+        request = request_of(self, V, W, H, getattr(self, "components_", None), self._seed())
+        total = request.limits.max_iter * request.n_init
+        hooks = Hooks.of(self, X, total)
+        with bar(bool(self.verbose), total) as look:
+            watch, plan = all_of(look, None if hooks is None else hooks.look), choose(request)
+            (result,) = execute(plan, started=started, callback=self.callback, watch=watch)
         x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
         self.result_: Result = replace(result, factors=x, as_given=like(X))
         self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
-        self._store(self.result_.H, reconstruction_error(V, result, plan))
+        self._store(self.result_.H, reconstruction_error(request, result))
         self._past: tuple[torch.Tensor, int] | None = None
         self._stream: Statistics | None = None
         if hooks is not None:
             hooks.end()
-        warn_of_the_end(result, plan)
+        warn_of_the_end(result, request.limits)
         return self.result_.W
 
     def _store(self, H: Any, error: float) -> None:
@@ -286,42 +288,11 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 self._fit(X)
                 self.n_steps_ = 1
                 return self
-            self._begin(X, rank)
+            streaming.begin(self, X, rank)
         else:
             X = validated(self, X, reset=False)
-        self._learn(X, as_matrix(X, device=self.device))
+        streaming.go_on(self, X, as_matrix(X, device=self.device))
         return self
-
-    def _begin(self, X: Any, rank: int) -> None:
-        """Components of chance, from a batch too small to be fitted."""
-        V = as_matrix(X, device=self.device)
-        _, H = starting_point(V, rank, init="random", random_state=self._seed())
-        known = Known.read(self.fixed_components, rank, X.shape[1], None)
-        H = Asked.read(self).on_H(X.shape[0], known).placed(H)
-        self._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)
-        self._stream = None
-        self._store(returned(X, H), math.nan)
-
-    def _learn(self, X: Any, V: Dense | Sparse) -> None:
-        H = as_tensor(self.components_, name="components_", device=str(V.device)).mT
-        if self._stream is None:
-            WtW, m = self._before()
-            self._stream = Statistics.of_fit(H.double(), WtW.to(H.device), m)
-        rank, n = self.components_.shape
-        known = Known.read(self.fixed_components, rank, n, self.components_)
-        H, error, self._stream = learn(
-            V, H, self._stream, Asked.read(self), known, self.forget_factor
-        )
-        self._store(returned(X, H), error)
-        self.n_steps_ = getattr(self, "n_steps_", 0) + 1
-        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
-
-    def _before(self) -> tuple[torch.Tensor, int]:
-        """WᵀW and the number of rows of the fit that a stream goes on from."""
-        if self._past is None:
-            W = self.result_.factors.W.double()
-            self._past = (W.mT @ W, len(W))
-        return self._past
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as one safetensors file: numbers and JSON text, no code.

@@ -17,7 +17,6 @@ from factormer.problem.losses import NAMES, Beta
 from factormer.problem.objective import check_zeros
 from factormer.problem.penalties import L1, L2, Fixed, Penalties, Penalty
 
-ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 _REAL = (int, float, np.integer, np.floating)
 
 
@@ -189,18 +188,6 @@ class Known(NamedTuple):
 
 def _device_of(H: Any) -> Any:
     return H.device if isinstance(H, torch.Tensor) else "cpu"
-
-
-def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise with a sentence where the value is none of the choices."""
-    if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
-        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, choices))}")
-
-
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise with a sentence where the value is no whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
 
 
 def check_forgetting(value: Any) -> None:

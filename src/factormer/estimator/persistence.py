@@ -14,6 +14,7 @@ from safetensors.torch import save as as_bytes
 
 from factormer.data.files import parsed, write
 from factormer.estimator.options import Asked, Known, loss_of
+from factormer.estimator.streaming import before
 from factormer.problem.penalties import Fixed, Penalties, Penalty
 from factormer.run.solve import Status
 from factormer.run.trace import Row, Trace
@@ -31,7 +32,7 @@ def save(model: Any, path: Path) -> None:
     The file comes whole or not at all. A `callback` and a random state that is no number have no
     text and are left out.
     """
-    arrays: dict[str, Any] = {"components_": model.components_, "past": model._before()[0]}
+    arrays: dict[str, Any] = {"components_": model.components_, "past": before(model)[0]}
     params, text = {}, {}
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Path):
@@ -53,7 +54,7 @@ def save(model: Any, path: Path) -> None:
         arrays |= {"iteration": trace.iteration, "seconds": trace.seconds, "rmse": trace.rmse}
         text["status"] = model.status_.name
     text |= {name: getattr(model, name) for name in _NUMBERS if hasattr(model, name)}
-    text["past_rows"] = model._before()[1]
+    text["past_rows"] = before(model)[1]
     if hasattr(model, "feature_names_in_"):
         text["feature_names_in_"] = list(model.feature_names_in_)
     text["is_tensor"] = isinstance(model.components_, torch.Tensor)

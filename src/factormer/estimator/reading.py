@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from factormer.data import Matrix, Observed, checked
 from factormer.data.intake import as_matrix, as_tensor, is_sparse, like
 from factormer.data.observations import observe
-from factormer.estimator.options import check_choice
+from factormer.run.request import check_choice
 
 MISSING = (None, "nan", "zeros")
 _SPARSE = ("csr", "csc", "coo")

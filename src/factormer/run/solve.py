@@ -47,6 +47,7 @@ class Result:
     trace: Trace
     error: Float[Tensor, "*b"]
     as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
+    plan: Any = field(default=None, repr=False)  # in words: what was chosen, and why
 
     @property
     def W(self) -> Any:
@@ -181,6 +182,19 @@ class Rounding:
         if len(trace) > 1:
             done |= trace.rows[-2].rmse ** 2 - now <= self.share * norm
         return Status.CONVERGED if every(done) else None
+
+
+@dataclass(frozen=True)
+class Slowing:
+    """Stop once an iteration lowers the objective by no more than `share` of it."""
+
+    share: float = 1e-4
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if len(trace) < 4:
+            return None
+        before, now = trace.rows[-3].rmse ** 2, trace.rows[-1].rmse ** 2
+        return Status.CONVERGED if every(before - now <= 2 * self.share * before) else None
 
 
 @torch.no_grad()

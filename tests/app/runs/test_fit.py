@@ -10,7 +10,6 @@ import pytest
 
 import factormer
 from factormer.app.runs import FitOptions, RunFolder, fit, keeper
-from factormer.app.runs.fit import by_share
 from tests.app.runs import cases
 
 OPTIONS = FitOptions(max_iter=20)
@@ -61,9 +60,8 @@ def test_the_result_is_that_of_factorize(tmp_path):
     fit(data, [3], replace(OPTIONS, loss="kullback-leibler"), tmp_path)
     factors = RunFolder(tmp_path).arrays("rank-3", "factors.npz")
     expected = factormer.factorize(data.V, 3, loss="kullback-leibler", max_iter=20)
-    W, H, _ = by_share(expected.W, expected.H)
-    np.testing.assert_allclose(factors["W"], W)
-    np.testing.assert_allclose(factors["H"], H)
+    np.testing.assert_array_equal(factors["W"], expected.W)
+    np.testing.assert_array_equal(factors["H"], expected.H)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +110,7 @@ def test_weights_say_how_much_an_entry_counts(tmp_path):
     [result] = fit(data, [2], OPTIONS, tmp_path, weights=weights)
     factors = RunFolder(tmp_path).arrays("rank-2", "factors.npz")
     expected = factormer.factorize(data.V, 2, weights=weights, max_iter=20)
-    W, H, _ = by_share(expected.W, expected.H)
+    W, H = expected.W, expected.H
     np.testing.assert_allclose(factors["H"], H)
     assert result.objective == pytest.approx(float(expected.loss))
     R = (data.V - W @ H.T)[1:]  # what counts for nothing is not known, and all else counts alike
@@ -129,7 +127,7 @@ def test_a_column_of_weights_is_one_for_each_row(tmp_path):
     fit(data, [2], OPTIONS, tmp_path, weights=rows[:, None])
     expected = factormer.factorize(data.V, 2, weights=rows, max_iter=20)
     H = RunFolder(tmp_path).arrays("rank-2", "factors.npz")["H"]
-    np.testing.assert_allclose(H, by_share(expected.W, expected.H)[1])
+    np.testing.assert_allclose(H, expected.H)
 
 
 # Going on
@@ -315,11 +313,6 @@ def test_a_folder_without_a_run_is_told(tmp_path):
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match=r"run.json is not valid JSON"):
         RunFolder(tmp_path).description()
-
-
-def test_shares_of_nothing_are_zero():
-    W, H, shares = by_share(np.zeros((3, 2)), np.zeros((4, 2)))
-    assert (W.shape, H.shape, shares.tolist()) == ((3, 2), (4, 2), [0.0, 0.0])
 
 
 @pytest.mark.parametrize("fresh", [False, True])

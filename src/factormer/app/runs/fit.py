@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from factormer.app.read import Data
 from factormer.app.runs.bound import svd_bound
@@ -19,8 +18,10 @@ from factormer.app.runs.counts import Counts
 from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
-from factormer.data.intake import is_sparse
+from factormer.data.intake import is_sparse, to_numpy
 from factormer.functions import factorize
+from factormer.run.order import canonical
+from factormer.run.order import shares as component_shares
 from factormer.run.provenance import circumstances
 from factormer.run.solve import Result
 from factormer.run.trace import Row, Trace
@@ -124,7 +125,10 @@ def _fit_one(
     if (data.V.nnz if is_sparse(data.V) else data.V.size) * rank * keywords["max_iter"] >= _LONG:
         keeper = Keeper(lambda W, H, now: folder.keep_point(rank, W, H, _continued(trace, now)))
     result = factorize(data.V, rank, callback=callback, watch=keeper, **keywords)
-    W, H, shares = by_share(result.W, result.H)
+    if before is not None:  # a start that is given keeps its order, and this one had none yet
+        ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
+        result = replace(result, factors=ordered)
+    W, H, shares = result.W, result.H, to_numpy(component_shares(result.factors))
     found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
     trace = _continued(trace, result.trace)
     kept = _result(result, rank, shares, found, bound, trace)
@@ -143,6 +147,12 @@ def _fit_one(
     return kept
 
 
+def _is_free(keywords: dict[str, Any]) -> bool:
+    """Whether components may be scaled."""
+    asked = (keywords["regularize_W"], keywords["regularize_H"], keywords["symmetric"])
+    return not any(asked)
+
+
 def _left(keywords: dict[str, Any], trace: np.ndarray) -> dict[str, Any]:
     """Iterations and seconds that an earlier part of a fit has left; one iteration at least."""
     _, seconds, *_ = trace[-1]
@@ -151,17 +161,6 @@ def _left(keywords: dict[str, Any], trace: np.ndarray) -> dict[str, Any]:
         "max_iter": max(1, keywords["max_iter"] - int(trace[-1, 0])),
         "time_limit": None if limit is None else max(limit - float(seconds), 1e-9),
     }
-
-
-def by_share(
-    W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"]
-) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "n r"], Float[np.ndarray, " r"]]:
-    """Components in the order of their shares of Σ W Hᵀ, which is the sum of their own sums."""
-    w, h = (np.abs(X).sum(axis=0, dtype=np.float64) for X in (W, H))
-    sums = (w / (w.max() or 1.0)) * (h / (h.max() or 1.0))  # whatever the unit of V
-    order = np.argsort(-sums, kind="stable")
-    total = sums.sum()
-    return W[:, order], H[:, order], sums[order] / total if total else sums
 
 
 def _result(

@@ -1,4 +1,4 @@
-"""W for components that are known: of new rows, of the rows in hand, of a stream of them."""
+"""What an estimator keeps between calls: the coder of its components, and the stream of rows."""
 
 from __future__ import annotations
 
@@ -10,42 +10,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Dense, Matrix, Sparse
+from factormer.data import Dense, Sparse
 from factormer.data.factors import Factors
-from factormer.data.intake import as_tensor, check_mean
+from factormer.data.intake import as_matrix, as_tensor, check_mean
 from factormer.estimator.options import Asked, Known
-from factormer.problem.losses import Beta
-from factormer.problem.penalties import Penalties
+from factormer.estimator.reading import returned
+from factormer.functions import starting_point
 from factormer.problem.problem import Problem
-from factormer.run import general
+from factormer.run.settle import plain_rmse
 from factormer.solvers.coding import Coder
 from factormer.solvers.online import Statistics
 
 _PLAIN = (0.0, 0.0, None)
-
-
-def coefficients(
-    V: Matrix,
-    H: Float[Tensor, "n r"],
-    loss: Beta,
-    on_w: Penalties,
-    W: Tensor | None = None,
-    *,
-    until: float | None = None,
-) -> tuple[Float[Tensor, "m r"], int]:
-    """The best W for V and H, and after how many iterations.
-
-    Exact for least squares, which counts as one; else by iterations from W or from equals.
-    """
-    if is_least_squares(V, loss, on_w):
-        return Coder.of(H, *(on_w.by_rows or _PLAIN))(V, W, until=until), 1
-    result = general.code(V, H, loss, on_w, W, until=until)
-    return result.factors.W, result.n_iter
-
-
-def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
-    """Whether rows of W are the answers to least-squares problems that can be solved exactly."""
-    return loss.beta == 2 and on_w.by_rows is not None and isinstance(V, Dense | Sparse)
 
 
 class Coders:
@@ -101,12 +77,35 @@ def learn(
     return H, float(plain_rmse(V, x)) * math.sqrt(math.prod(V.shape)), past
 
 
-def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
-    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
-    problem = Problem(V, x.W.shape[1])
-    mean, root, unit = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25, None
-    if mean and not 1 / root < mean < root:
-        problem, unit = problem.normalized()
-        x = x.scale(1 / unit)
-    error = (problem.sq_error(x) / problem.size()).sqrt()
-    return error if unit is None else unit * error
+def begin(model: Any, X: Any, rank: int) -> None:
+    """Give the model random components, from a batch too small to be fitted."""
+    V = as_matrix(X, device=model.device)
+    _, H = starting_point(V, rank, init="random", random_state=model._seed())
+    known = Known.read(model.fixed_components, rank, X.shape[1], None)
+    H = Asked.read(model).on_H(X.shape[0], known).placed(H)
+    model._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)
+    model._stream = None
+    model._store(returned(X, H), math.nan)
+
+
+def go_on(model: Any, X: Any, V: Dense | Sparse) -> None:
+    """Let the model learn from one more batch of rows."""
+    H = as_tensor(model.components_, name="components_", device=str(V.device)).mT
+    if model._stream is None:
+        WtW, m = before(model)
+        model._stream = Statistics.of_fit(H.double(), WtW.to(H.device), m)
+    rank, n = model.components_.shape
+    known = Known.read(model.fixed_components, rank, n, model.components_)
+    past, asked = model._stream, Asked.read(model)
+    H, error, model._stream = learn(V, H, past, asked, known, model.forget_factor)
+    model._store(returned(X, H), error)
+    model.n_steps_ = getattr(model, "n_steps_", 0) + 1
+    model.n_iter_ = getattr(model, "n_iter_", 0) + 1
+
+
+def before(model: Any) -> tuple[torch.Tensor, int]:
+    """WᵀW and the number of rows of the fit that a stream goes on from."""
+    if model._past is None:
+        W = model.result_.factors.W.double()
+        model._past = (W.mT @ W, len(W))
+    return model._past

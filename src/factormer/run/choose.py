@@ -1,0 +1,261 @@
+"""choose(): from a request to a plan. The only place where "auto" or a name becomes an object.
+
+It sees shape, dtype, stored entries and device, and reads no entry of V.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from factormer.accelerate.base import Judged
+from factormer.data import Dense, Matrix, Observed, Sparse
+from factormer.data.svd import OVERSAMPLING
+from factormer.nn.anyrank import AnyRankNetwork
+from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
+from factormer.run import networks
+from factormer.run import thresholds as T
+from factormer.run.lifting import Beside, Lifted, Squared, Tied
+from factormer.run.plan import Plan, Stage, View
+from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
+from factormer.run.request import Request
+from factormer.solvers.base import Solver
+from factormer.starts.initialize import Given, Initializer
+
+
+def choose(request: Request) -> Plan:
+    """How to carry the request out; a choice that does not fit is refused in a sentence."""
+    stages = _stages(request)
+    start, name, why = _start(request, request.start, stages[0].view)
+    restart = start
+    if request.n_init > 1 and request.start in DETERMINED:
+        restart = _start(request, "random", stages[0].view).start
+    return Plan(request, start, name, why, restart, tuple(stages), _settles(request))
+
+
+def _settles(request: Request) -> bool:
+    """Whether W is at last made the best for H: not where so many iterations were asked for."""
+    limits = request.limits
+    if len(request.problem.V.shape) > 2 or request.is_symmetric:
+        return False
+    return bool(limits.tol and limits.max_iter) or request.is_settled
+
+
+# Stages and solvers
+
+
+class _Solver(NamedTuple):
+    solver: Solver[Any]
+    name: str
+    why: str
+
+
+def _stages(request: Request) -> list[Stage]:
+    """What to work on, with which solver: V, and before it V in float32, and a sketch of V."""
+    problem, max_iter = request.problem, request.limits.max_iter
+    chosen = _solver(request, View.ITSELF)
+    stages = [Stage(View.ITSELF, *chosen, max_iter)]
+    if isinstance(problem, Objective):
+        if _is_heavy_newton(request, chosen.name):
+            stages.insert(0, Stage(View.SINGLE, *chosen, max_iter))
+        return stages
+    learned = is_network(request.start)
+    if request.solver != "auto" or learned or not isinstance(chosen.solver, Judged):
+        return stages
+    V, rank = problem.V, problem.rank
+    double = V.dtype == torch.float64 and len(V.shape) == 2
+    if double and float(V.work()) * rank >= T.SINGLE:
+        stages.insert(0, Stage(View.SINGLE, *chosen, max_iter))
+    n_iter = _on_sketch(request)
+    if n_iter is not None:
+        on_sketch = _solver(request, View.SKETCH)
+        stages.insert(0, Stage(View.SKETCH, *on_sketch, n_iter, exact=False))
+    return stages
+
+
+def _solver(request: Request, view: View) -> _Solver:
+    """The solver to take, with its accelerator, and why."""
+    problem, V, uses = request.problem, request.problem.V, request.accelerator
+    special = isinstance(problem, Objective) or request.is_symmetric
+    if special and uses not in (None, "auto"):
+        raise ValueError(
+            f"accelerator is {uses!r}, which serves the plain squared error alone; with "
+            "another loss, unknown entries, weights, penalties or symmetry leave it out"
+        )
+    if uses == "auto":
+        pays = not special and request.solver == "auto" and view is not View.SKETCH and _repays(V)
+        uses = networks.ANY_RANK if pays else None
+    network = None if uses is None else networks.accelerator(uses, V.device)
+    if request.solver != "auto":
+        name, why = request.solver, "asked for"
+    elif request.is_symmetric:
+        name, why = "hals", "one factor"
+    elif special:
+        name, why = _auto_for_losses(problem)
+    else:
+        serves_one_rank = network is not None and not isinstance(network, AnyRankNetwork)
+        name, why = _auto_for_least_squares(V, problem.rank, view, serves_one_rank)
+    kind = solver_kind(name, problem, tied=request.is_symmetric)
+    solver = kind.make(problem)
+    if network is None:
+        return _Solver(solver, kind.name, f"{kind.says} ({why})")
+    solver = networks.accelerated(solver, network)
+    return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}")
+
+
+def _auto_for_least_squares(
+    V: Matrix, rank: int, view: View, serves_one_rank: bool
+) -> tuple[str, str]:
+    """The name of the solver for plain least squares, and why."""
+    if serves_one_rank:
+        return "hals", "a network for one rank accelerates it"
+    if len(V.shape) > 2 or V.device.type != "cpu":
+        return "her-admm", "products alone, for stacks and GPUs"
+    if view is not View.SKETCH and _looks_ahead(V, rank):
+        return "ahead", "V is large beside its factors"
+    return "her", "the fastest for one matrix of this size"
+
+
+def auto_solver(problem: Problem) -> tuple[str, Solver[Any]]:
+    """The solver for another loss, weights or penalties, and its name."""
+    name, _ = _auto_for_losses(problem)
+    return name, solver_kind(name, problem).make(problem)
+
+
+def _auto_for_losses(problem: Problem) -> tuple[str, str]:
+    """The name of the solver for another loss, weights or penalties, and why."""
+    asked, V = Asked(problem), problem.V
+    if not TRAITS["elastic"].holds(asked):
+        return "ao-admm", "it takes any penalty"
+    if TRAITS["squared error"].holds(asked):
+        return "hals", "the squared error with L1 and L2"
+    one = len(V.shape) == 2 and V.device.type == "cpu"
+    if one and TRAITS["compiled rows"].holds(asked):
+        return "newton", "one matrix on a CPU"
+    return "mu-extrapolated", "products alone, for stacks, GPUs and machines without numba"
+
+
+def _looks_ahead(V: Matrix, rank: int) -> bool:
+    """Whether V is so large that iterations on what its products tell of it cost little."""
+    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
+        return False
+    m, n = V.shape
+    return m * n >= T.AHEAD * 2 * rank * (m + n)
+
+
+def _repays(V: Matrix) -> bool:
+    """Whether fewer iterations on V are worth a network's time for each: it looks at m + n rows.
+
+    Where the products with V are most of the cost; measured on a CPU, for dense data. On a GPU
+    they are not (docs/anyrank.md).
+    """
+    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
+        return False
+    m, n = V.shape
+    return m * n >= max(T.NETWORK_SIZE, T.NETWORK_RATIO * (m + n))
+
+
+def _is_heavy_newton(request: Request, name: str) -> bool:
+    """Whether Newton steps cost so much that float32 pays, compiled anew."""
+    V, rank = request.problem.V, request.problem.rank
+    double = V.dtype == torch.float64 and len(V.shape) == 2 and V.device.type == "cpu"
+    return name == "newton" and double and float(V.work()) * rank**2 >= T.SINGLE_LOSS
+
+
+def _on_sketch(request: Request) -> int | None:
+    """The iteration up to which to work on a sketch; None where V itself is best.
+
+    A sketch pays for one dense matrix on which an iteration costs several times one on the sketch,
+    often enough to make up for making it (docs/engine.md).
+    """
+    V, rank, max_iter = request.problem.V, request.problem.rank, request.limits.max_iter
+    if not isinstance(V, Dense) or len(V.shape) != 2:
+        return None
+    (m, n), p = V.shape, rank + OVERSAMPLING
+    if p > min(m, n) or m * n <= T.SVD_PAYS or m * n < T.SKETCH_PAYS * (m + n) * p:
+        return None
+    saved, made = 2 * rank * (m * n - (m + n) * p), 4 * p * m * n  # an iteration, and the sketch
+    if 2 * rank * saved < T.SKETCH_WORTH * made:  # it takes about 2r iterations
+        return None
+    half = (max_iter + 1) // 2
+    return max_iter - (half if _looks_ahead(V, rank) else min(T.POLISH, half))
+
+
+# Starts
+
+
+class _Start(NamedTuple):
+    start: Initializer
+    name: str
+    why: str
+
+
+def _start(request: Request, name: str, view: View) -> _Start:
+    """The start of that name, made fit for the loss, known columns or one factor."""
+    problem = request.problem
+    if request.is_symmetric:
+        name = "random" if name == "auto" else name
+        chosen = _named(request, name, view)
+        return chosen._replace(start=Tied(chosen.start))
+    if not isinstance(problem, Objective):
+        return _named(request, name, view)
+    if name == "auto":
+        chosen = _auto_lifted(request)
+    else:
+        chosen = _named(request, name, view)
+        if name != "custom" and problem.divergence.beta != 2:
+            chosen = chosen._replace(start=Lifted(chosen.start, n_iter=0))
+    return chosen._replace(start=Beside(chosen.start))
+
+
+def _named(request: Request, name: str, view: View) -> _Start:
+    V, rank, why = request.problem.V, request.problem.rank, "asked for"
+    if name == "custom":
+        assert request.x0 is not None
+        return _Start(Given(request.x0), "custom", "given")
+    if name == "auto":
+        name, why = _auto_start(V, rank, view)
+    if name in STARTS:
+        return _Start(STARTS[name](), name, why)
+    if networks.ships(name, use="init"):
+        return _Start(networks.learned_start(name, V.device), name, f"learned; {why}")
+    names = ", ".join(["auto", *STARTS, "custom", *networks.names_for("init")])
+    raise ValueError(f"init is {name!r}; choose one of {names}")
+
+
+def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
+    """The name of the start for least squares, and why."""
+    *batch, m, n = V.shape
+    if rank > min(m, n):
+        return "random", "the rank exceeds min(m, n)"
+    if isinstance(V, Sparse):
+        return "merged", "nothing is decomposed, which suits sparse data"
+    if batch:
+        return "nndsvd", "the same for each of a stack"
+    if view is View.SKETCH:
+        return "rotated", "the sketch gives the SVD, and makes several starts cheap"
+    if m * n > T.SVD_PAYS:
+        return "rotated", "V is large enough to pay for an SVD"
+    return "random", "V is small"
+
+
+def _auto_lifted(request: Request) -> _Start:
+    """The start for another loss: random, and fitted a little by least squares where V is small."""
+    problem = request.problem
+    assert isinstance(problem, Objective)
+    known = problem.V.V if isinstance(problem.V, Observed) else problem.V
+    one = len(problem.V.shape) == 2 and not isinstance(problem.V, Observed)
+    small = one and float(problem.V.work()) <= T.SMALL_LOSS
+    random = STARTS["random"]()
+    if small and isinstance(known, Dense) and problem.divergence.beta == 1:
+        why = "V is small: 20 iterations of least squares on √V first"
+        return _Start(Squared(Lifted(random, n_iter=20)), "random", why)
+    why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
+    return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)
+
+
+def is_network(start: str) -> bool:
+    """Whether a start is learned; those look at the entries of V one by one."""
+    return start not in ("auto", "custom", *STARTS)

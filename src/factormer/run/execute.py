@@ -1,0 +1,246 @@
+"""execute(): carry plans out. Stages, restarts, settling, order and scale, for everybody alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.data import LowRank, sketch
+from factormer.data.factors import Factors
+from factormer.data.intake import check_mean, check_start, check_unit
+from factormer.data.svd import OVERSAMPLING
+from factormer.kernels.threads import threads
+from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
+from factormer.run.multistart import Tournament
+from factormer.run.order import canonical
+from factormer.run.plan import Plan, View
+from factormer.run.request import Request
+from factormer.run.settle import coefficients, plain_rmse
+from factormer.run.solve import (
+    Result,
+    Rounding,
+    Slowing,
+    Stage,
+    Stalled,
+    Stationary,
+    Status,
+    StopRule,
+    TimeBudget,
+    Watch,
+    any_of,
+    solve_in_stages,
+    watched,
+)
+from factormer.run.trace import Row
+from factormer.starts.initialize import Given, Initializer, Rotated
+
+
+@torch.no_grad()
+def execute(
+    *plans: Plan,
+    started: float | None = None,
+    callback: Callable[[Row], object] | None = None,
+    watch: Watch | None = None,
+) -> list[Result]:
+    """The result of each plan: the best of its runs, settled, in order and to scale.
+
+    Never worse than the best point that was seen. `started` is a reading of `time.perf_counter()`
+    from before the data was read; `callback` gets each row of a trace, and `watch` looks on.
+    """
+    begun = time.perf_counter() if started is None else started
+    with threads():  # all of it: torch's own threads, once started, would hang in a forked process
+        return [_one(plan, begun, callback, watch) for plan in plans]
+
+
+def _one(
+    plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
+) -> Result:
+    request, best = plan.request, None
+    limit = request.limits.time_limit
+    until = None if limit is None else started + limit
+    begun = started
+    for start, seed in _runs(plan):
+        result = _run(plan, start, seed, begun, until, callback, watch)
+        if best is None or _is_better(result, best):
+            best = result
+        late = until is not None and time.perf_counter() >= until
+        if request.n_init > 1 and (late or result.status is Status.INTERRUPTED):
+            best = replace(best, status=Status.TIME_LIMIT if late else result.status)
+            break
+        begun = time.perf_counter()
+    assert best is not None
+    result = _tidy(_settled(plan, best, until), request)
+    return replace(result, plan=plan.explanation)
+
+
+def _is_better(result: Result, best: Result) -> bool:
+    return bool((result.error < best.error).all())
+
+
+def _runs(plan: Plan) -> Iterator[tuple[Initializer, int | None]]:
+    """Start and seed of each run."""
+    request = plan.request
+    yield plan.start, request.seed
+    more = request.n_init - 1
+    seeds = np.random.SeedSequence(request.seed).generate_state(more + 1)[1:] if more else ()
+    for seed in seeds:
+        yield plan.restart, int(seed)
+
+
+def _run(
+    plan: Plan,
+    start: Initializer,
+    seed: int | None,
+    started: float,
+    until: float | None,
+    callback: Callable[[Row], object] | None,
+    watch: Watch | None,
+) -> Result:
+    """One run, on V divided by its mean, so that nothing depends on the unit of V."""
+    request = plan.request
+    problem, limits = request.problem, request.limits
+    scaled, mean = problem.normalized()
+    check_mean(mean)
+    unit = check_unit(problem.unit(mean), mean, request.loss.beta)
+    rng = _generator(seed)
+    rules: list[StopRule] = [Stationary(limits.tol)]
+    if until is not None:
+        rules.append(TimeBudget(0.0, since=until))
+    if watch is not None:
+        rules.append(watched(watch, mean, unit))
+    stages = _on_views(plan, scaled, rules, rng)
+    if start is plan.start and request.x0 is not None:
+        start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
+    at = scaled if isinstance(scaled, Objective) else stages[0].problem
+    x0, *others = _points(start, at, rng)
+    if others:
+        stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))
+    result = solve_in_stages(
+        stages,
+        x0,
+        started=started,
+        stride=1 if watch else 10 if limits.tol or limits.time_limit else 500,
+        callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
+    )
+    x = scaled.scaled_back(result.factors, mean)
+    x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # which scaling has changed
+    return replace(result, factors=x, trace=result.trace.scaled(unit), error=unit * result.error)
+
+
+@torch.no_grad()
+def starting_factors(plan: Plan) -> Factors:
+    """The start of a plan, on V itself, and no iteration."""
+    scaled, mean = plan.request.problem.normalized()
+    check_mean(mean)
+    return scaled.scaled_back(plan.start(scaled, _generator(plan.request.seed)), mean)
+
+
+def _on_views(
+    plan: Plan, problem: Problem, rules: list[StopRule], rng: torch.Generator
+) -> list[Stage]:
+    """The stages with their problems: V, V in float32, and a sketch of that."""
+    stages: list[Stage] = []
+    seen = problem
+    settled = plan.request.is_settled
+    for stage in reversed(plan.stages):
+        extra: list[StopRule] = []
+        if stage.view is View.SINGLE:
+            if not _fits_single_precision(problem):
+                continue
+            seen = _in_single_precision(problem)
+            extra = [Slowing() if isinstance(problem, Objective) else Rounding()]
+        elif stage.view is View.SKETCH:
+            p = problem.rank + OVERSAMPLING
+            seen = Problem(sketch(seen.V, p, rng).to(problem.V.dtype), problem.rank)
+            extra = [Stalled()]
+        limit = 0 if settled else stage.max_iter
+        rule = any_of(*rules, *extra)
+        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
+    return stages
+
+
+def _fits_single_precision(problem: Problem) -> bool:
+    """Whether the penalties, in the unit of V / mean, are numbers in float32."""
+    if not isinstance(problem, Objective):
+        return True
+    return all(t.fits(torch.float32) for t in (*problem.on_w.terms, *problem.on_h.terms))
+
+
+def _in_single_precision(problem: Problem) -> Problem:
+    V, rank = problem.V.to(torch.float32), problem.rank
+    if not isinstance(problem, Objective):
+        return Problem(V, rank)
+    return Objective(V, rank, problem.divergence, problem.on_w, problem.on_h)
+
+
+def _points(start: Initializer, problem: Problem, rng: torch.Generator) -> list[Factors]:
+    """The points to set out from: several where a sketch makes it cheap to try them."""
+    if isinstance(start, Rotated) and isinstance(problem.V, LowRank):
+        return start.candidates(problem, rng)
+    return [start(problem, rng)]
+
+
+def _given(start: Initializer, x: Factors) -> Initializer:
+    """A given start, with the point in another unit."""
+    return Given(x) if isinstance(start, Given) else replace(start, base=Given(x))  # pyright: ignore
+
+
+def _generator(seed: int | None) -> torch.Generator:
+    rng = torch.Generator()
+    return rng.manual_seed(rng.seed() % 2**63 if seed is None else seed)
+
+
+# After the iterations
+
+
+def _settled(plan: Plan, result: Result, until: float | None) -> Result:
+    """Make W the best for its components, which is what `transform` would find.
+
+    Not where time ran out or somebody interrupted: then W is what the last iteration left; nor
+    where the best iterate is better.
+    """
+    request = plan.request
+    over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
+    if not plan.settles or (over and not request.is_settled):
+        return result
+    V, (W, H), tick = request.problem.V, result.factors, time.perf_counter()
+    if request.is_settled:
+        result = replace(result, status=Status.CONVERGED)
+    try:
+        W, n_iter = coefficients(V, H, request.loss, request.on_w, W, until=until)
+    except KeyboardInterrupt:
+        return replace(result, status=Status.INTERRUPTED)
+    x = Factors(W, H)
+    error = rmse(request.problem, x)
+    if until is not None and time.perf_counter() >= until:
+        result = replace(result, status=Status.TIME_LIMIT)
+    better = bool(error <= result.error)
+    if request.is_settled:  # these are the iterations
+        pace = (time.perf_counter() - tick) / max(n_iter, 1)
+        last = (error if better else result.error) / result.trace.unit
+        for _ in range(n_iter):
+            result.trace.extend(last[None], pace)
+    return replace(result, factors=x, error=error) if better else result
+
+
+def _tidy(result: Result, request: Request) -> Result:
+    """Bring components into order and scale, where nothing and nobody has given them theirs."""
+    if request.keeps_order:
+        return result
+    scale = request.scale if request.is_free else None
+    return replace(result, factors=canonical(result.factors, request.order, scale))
+
+
+def rmse(problem: Problem, x: Factors) -> Float[Tensor, ""]:
+    """√(2·objective / entries) at x: what a trace holds."""
+    if not isinstance(problem, Objective):
+        return plain_rmse(problem.V, x)
+    scaled, mean = problem.normalized()
+    return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))

@@ -1,0 +1,103 @@
+"""Starts for other losses and for known columns: starts of least squares, made fit for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.accelerate.her import HER
+from factormer.data import Dense
+from factormer.data.factors import Factors, where
+from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
+from factormer.solvers.coding import Coder
+from factormer.starts.initialize import Given, Initializer
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A start of least squares, iterated a little, without zeros: a loss may have a pole there."""
+
+    base: Initializer
+    n_iter: int = 5
+    share: float = 0.01  # of the mean of a component, which entries are lifted to
+    solver: HER = field(default_factory=HER)
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        x = self.base(problem, rng)
+        if self.n_iter:
+            state = self.solver.init(problem, x)
+            state, errors = self.solver.leap(problem, state, self.n_iter)
+            for _ in range(self.n_iter - len(errors)):
+                state = self.solver.step(problem, state)
+            x = state.factors
+        return Factors(*(lifted(F, self.share) for F in x))
+
+
+@dataclass(frozen=True)
+class Squared:
+    """A start for counts, from one for their roots.
+
+    Errors of √V are of one size everywhere, if V has counts, so least squares weigh them rightly.
+    """
+
+    base: Initializer
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        assert isinstance(problem.V, Dense)
+        x = self.base(Problem(Dense(problem.V.entries.sqrt()), problem.rank), rng)
+        return Factors(*(lifted(F.square()) for F in x))
+
+
+def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b m r"]:
+    """F without zeros: entries of at least that share of the mean of their column."""
+    F = torch.maximum(F, share * F.mean(dim=-2, keepdim=True))
+    return F + torch.finfo(F.dtype).eps * (F == 0)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another start with the known columns in their places, and the other factor fitted to them.
+
+    A start that was given, and one where both factors have known columns, is only put in order.
+    """
+
+    base: Initializer
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        assert isinstance(problem, Objective)
+        on_w, on_h, plain = problem.on_w, problem.on_h, problem.start()
+        given = isinstance(self.base, Given)
+        if not given and on_h.fixed is None and on_w.fixed is not None:
+            return self(problem.T, rng).swap()
+        if given or on_h.fixed is None or on_w.fixed is not None:
+            x = problem.taken(self.base(plain, rng))
+            if isinstance(self.base, Given) and not (on_w.is_plain and on_h.is_plain):
+                asis = problem.taken(self.base.x0)  # penalties may want it out of proportion to V
+                x = where(problem.loss(asis) <= problem.loss(x), asis, x)
+            return x
+        free = ~on_h.fixed.at.to(plain.V.device)
+        H = torch.zeros(plain.V.shape[-1], problem.rank, dtype=plain.V.dtype, device=plain.V.device)
+        if bool(free.any()):
+            H[:, free] = self.base(Problem(plain.V, int(free.sum())), rng).H
+        H = on_h.placed(H)
+        W = Coder.of(H)(plain.V)
+        if problem.divergence.beta == 2:
+            return Factors(W, H)
+        size = H.abs().amax(dim=0)
+        size = torch.where(size > 0, size, 1.0)
+        return Factors(lifted(W * size) / size, H)
+
+
+@dataclass(frozen=True)
+class Tied:
+    """Another start, for one factor that stands for both: the mean of its two."""
+
+    base: Initializer
+
+    def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
+        W, H = self.base(problem, rng)
+        return Factors((W + H) / 2, (W + H) / 2)

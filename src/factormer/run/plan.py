@@ -1,0 +1,119 @@
+"""Plan: which start, stages and last steps a request gets; it explains itself when printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from factormer.problem.objective import Objective
+from factormer.run.request import Request
+from factormer.solvers.base import Solver
+from factormer.starts.initialize import Initializer
+
+
+class View(Enum):
+    """What a stage looks at in place of V."""
+
+    ITSELF = "V"
+    SINGLE = "V in float32"
+    SKETCH = "a sketch of V"
+
+
+class Stage(NamedTuple):
+    """A view of V, a solver for it and why, and the iteration to end at.
+
+    `exact` says whether errors there are those on V.
+    """
+
+    view: View
+    solver: Solver[Any]
+    name: str
+    why: str
+    max_iter: int
+    exact: bool = True
+
+
+class Explanation(NamedTuple):
+    """A plan in words, without data: what was asked, and part by part what was chosen and why."""
+
+    asked: str
+    start: str
+    stages: tuple[str, ...]
+    finish: str
+
+    def __str__(self) -> str:
+        parts = [("start", self.start)]
+        parts += [(f"stage {k}", text) for k, text in enumerate(self.stages, 1)]
+        parts.append(("finish", self.finish))
+        lines = [f"{title:<8} {text}".replace("\n", "\n" + 9 * " ") for title, text in parts]
+        return "\n".join([self.asked, *lines])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a request is carried out."""
+
+    request: Request
+    start: Initializer
+    start_name: str
+    start_why: str
+    restart: Initializer  # of the runs after the first, where there are several
+    stages: tuple[Stage, ...]
+    settles: bool
+
+    @property
+    def explanation(self) -> Explanation:
+        """The plan in words."""
+        request = self.request
+        start = f"{self.start_name}: {self.start_why}"
+        if request.n_init > 1:
+            start += f"; {request.n_init} runs, of which the best is kept"
+        last = self.stages[-1]
+        stages = tuple(
+            f"{stage.name} on {stage.view.value}: {stage.why}\n{self._until(stage, stage is last)}"
+            for stage in self.stages
+        )
+        return Explanation(self._asked(), start, stages, self._finish())
+
+    def __str__(self) -> str:
+        return str(self.explanation)
+
+    def _asked(self) -> str:
+        problem = self.request.problem
+        V = problem.V
+        size = "×".join(str(size) for size in V.shape)
+        kind, dtype = type(V).__name__.lower(), str(V.dtype).removeprefix("torch.")
+        loss = "squared error"
+        if isinstance(problem, Objective):
+            terms = [*problem.on_w.terms, *problem.on_h.terms]
+            loss = f"β-divergence, β = {problem.divergence.beta:g}"
+            loss += f", {len(terms)} penalties" if terms else ""
+        if self.request.is_symmetric:
+            loss += ", V ≈ H Hᵀ"
+        return f"V {size}, {kind}, {dtype}, on {V.device}; rank {problem.rank}; {loss}"
+
+    def _until(self, stage: Stage, is_last: bool) -> str:
+        limits = self.request.limits
+        ends = [f"until iteration {stage.max_iter}"]
+        if limits.tol:
+            ends.append(f"the projected gradient is {limits.tol:g} of the first")
+        if limits.time_limit is not None:
+            ends.append(f"{limits.time_limit:g} s")
+        if not is_last:
+            ends.append("an iteration gains little")
+        return ", or ".join(ends)
+
+    def _finish(self) -> str:
+        request = self.request
+        settle = "W as the last iteration leaves it"
+        if self.settles:
+            settle = "W made the best for H, as transform would"
+        if request.keeps_order:
+            return f"{settle}; components as given"
+        order = "components by share" if request.order else "components as they come"
+        scale = f", {request.scale}" if request.scale and request.is_free else ""
+        return f"{settle}; {order}{scale}"

@@ -1,0 +1,186 @@
+"""Every start and solver by its name, and what each needs of a problem.
+
+A solver declares its needs, and a problem has traits: neither knows the other's names. Several
+solvers may share a name; the first whose needs are met serves. To add one, write its file and one
+line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from factormer.accelerate.base import Restarted
+from factormer.accelerate.cuda_graph import Replayed
+from factormer.accelerate.extrapolate import Extrapolation
+from factormer.accelerate.her import HER
+from factormer.accelerate.lookahead import Lookahead
+from factormer.accelerate.newton import ExtrapolatedNewton
+from factormer.data import Observed
+from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
+from factormer.run.thresholds import SMALL_LOSS
+from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
+from factormer.solvers.base import Solver
+from factormer.solvers.elastic import ElasticHALS
+from factormer.solvers.hals import HALS
+from factormer.solvers.multiplicative import Multiplicative
+from factormer.solvers.newton import Newton, can_step, is_plain_kullback
+from factormer.solvers.proximal import ProximalADMM
+from factormer.solvers.symmetric import Symmetric
+from factormer.starts.initialize import NNDSVD, Initializer, Merged, Random, Rotated
+from factormer.starts.separable import Separable
+
+
+class Asked(NamedTuple):
+    """What a solver is asked for: a problem, whose factors may be tied to be one."""
+
+    problem: Problem
+    tied: bool = False
+
+
+class Trait(NamedTuple):
+    """Something that a solver may need of a problem, and the words for a problem that lacks it."""
+
+    holds: Callable[[Asked], bool]
+    lacking: str
+
+
+def _is_least_squares(asked: Asked) -> bool:
+    return not isinstance(asked.problem, Objective)
+
+
+def _is_squared_error(asked: Asked) -> bool:
+    problem = asked.problem
+    beta = problem.divergence.beta if isinstance(problem, Objective) else 2
+    return beta == 2 and not isinstance(problem.V, Observed)
+
+
+def _is_elastic(asked: Asked) -> bool:
+    problem = asked.problem
+    if not isinstance(problem, Objective):
+        return True
+    return problem.on_w.elastic is not None and problem.on_h.elastic is not None
+
+
+def _has_compiled_rows(asked: Asked) -> bool:
+    problem = asked.problem
+    return isinstance(problem, Objective) and _is_elastic(asked) and can_step(problem)
+
+
+TRAITS = {
+    "tied": Trait(lambda a: a.tied, "solves V ≈ H Hᵀ, which symmetric=True asks for"),
+    "free": Trait(lambda a: not a.tied, "solves for two factors, and symmetric=True asks for one"),
+    "least squares": Trait(_is_least_squares, "serves the plain squared error alone"),
+    "divergence": Trait(
+        lambda a: not _is_least_squares(a),
+        "is for other losses, unknown entries, weights and penalties",
+    ),
+    "squared error": Trait(_is_squared_error, "serves the squared error of known entries alone"),
+    "elastic": Trait(_is_elastic, "takes L1 and L2 alone as penalties; use 'ao-admm'"),
+    "one matrix": Trait(
+        lambda a: len(a.problem.V.shape) == 2, "serves one matrix, and V is a stack of them"
+    ),
+    "compiled rows": Trait(_has_compiled_rows, "needs numba: pip install numba, or use 'mu'"),
+}
+
+
+class Kind(NamedTuple):
+    """A solver by name: how to make it for a problem, what it needs, what it is in a few words."""
+
+    name: str
+    make: Callable[[Problem], Solver[Any]]
+    needs: tuple[str, ...]
+    says: str
+
+    def lacks(self, asked: Asked) -> str | None:
+        """The first need that is not met."""
+        return next((need for need in self.needs if not TRAITS[need].holds(asked)), None)
+
+
+def _newton(problem: Problem) -> Solver[Any]:
+    if not isinstance(problem, Objective) or not is_plain_kullback(problem):
+        return ExtrapolatedNewton()
+    if len(problem.V.shape) > 2:
+        return ExtrapolatedNewton()
+    bold = Extrapolation(gamma=1.1)  # fewer iterations on dense counts, more on sparse ones
+    small = float(problem.V.work()) <= SMALL_LOSS
+    return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), bold)
+
+
+_PLAIN = ("free", "least squares")
+_LOSS = ("free", "divergence", "elastic")
+
+SOLVERS: tuple[Kind, ...] = (
+    Kind(
+        "ahead",
+        lambda _: Lookahead(),
+        (*_PLAIN, "one matrix"),
+        "HALS that goes on between readings of V with what they told",
+    ),
+    Kind("her", lambda _: HER(), _PLAIN, "HALS, extrapolated with restart"),
+    Kind(
+        "her-admm",
+        lambda _: Replayed(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+        _PLAIN,
+        "ADMM, extrapolated with restart",
+    ),
+    Kind("hals", lambda _: HALS(), _PLAIN, "hierarchical alternating least squares"),
+    Kind("ao-admm", lambda _: AOADMM(), _PLAIN, "the paper's solver, ρ = 1"),
+    Kind("ao-admm-trace", lambda _: TraceAOADMM(), _PLAIN, "AO-ADMM with ρ = tr/r"),
+    Kind("mu", lambda _: Multiplicative(), _PLAIN, "multiplicative updates"),
+    Kind("hals", lambda _: Symmetric(), ("tied", "least squares"), "HALS on one factor"),
+    Kind(
+        "newton",
+        _newton,
+        (*_LOSS, "compiled rows"),
+        "Newton steps row by row, extrapolated with restart",
+    ),
+    Kind("mu", lambda _: Multiplicative(), _LOSS, "multiplicative updates"),
+    Kind(
+        "mu-extrapolated",
+        lambda _: Restarted(Multiplicative(floor=1e-10), Extrapolation()),
+        _LOSS,
+        "multiplicative updates, extrapolated with restart",
+    ),
+    Kind(
+        "hals",
+        lambda _: Restarted(ElasticHALS(), Extrapolation()),
+        (*_LOSS, "squared error"),
+        "HALS with L1 and L2, extrapolated with restart",
+    ),
+    Kind("ao-admm", lambda _: ProximalADMM(), ("free", "divergence"), "ADMM with proximal steps"),
+)
+ALIASES = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
+
+STARTS: dict[str, Callable[[], Initializer]] = {
+    "random": Random,
+    "nndsvd": NNDSVD,
+    "nndsvda": lambda: NNDSVD(fill=1.0),
+    "nndsvdar": lambda: NNDSVD(fill=0.01, random=True),
+    "rotated": Rotated,
+    "merged": Merged,
+    "separable": Separable,
+}
+DETERMINED = ("nndsvd", "nndsvda", "custom")  # starts in which nothing is random
+
+
+def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:
+    """The solver of that name that serves the problem; if none does, a sentence."""
+    asked = Asked(problem, tied)
+    named = [kind for kind in SOLVERS if kind.name == ALIASES.get(name, name)]
+    for kind in named:
+        if kind.lacks(asked) is None:
+            return kind
+    names = ", ".join(serving(asked))
+    if not named:
+        raise ValueError(f"solver is {name!r}; choose one of {names}")
+    order = list(TRAITS)
+    lacks = max((str(kind.lacks(asked)) for kind in named), key=order.index)  # the nearest miss
+    raise ValueError(f"solver is {name!r}, which {TRAITS[lacks].lacking}; choose one of {names}")
+
+
+def serving(asked: Asked) -> list[str]:
+    """The names that serve the problem, "auto" first."""
+    names = list(dict.fromkeys(kind.name for kind in SOLVERS if kind.lacks(asked) is None))
+    return ["auto", *names, *(alias for alias, name in ALIASES.items() if name in names)]

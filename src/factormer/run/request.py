@@ -1,0 +1,186 @@
+"""Request: what was asked, read once and found right; nothing in it is decided yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from factormer.data import Matrix, Observed
+from factormer.data.factors import Factors
+from factormer.data.intake import as_factors, as_rank, as_seed, check_limits, check_room
+from factormer.problem.losses import FROBENIUS, Beta
+from factormer.problem.objective import Objective, check_zeros
+from factormer.problem.penalties import Penalties
+from factormer.problem.problem import Problem
+
+ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
+
+
+class Limits(NamedTuple):
+    """When to stop: iterations, the fall of the projected gradient, seconds."""
+
+    max_iter: int = 200
+    tol: float = 1e-4
+    time_limit: float | None = None
+
+
+DEFAULTS = Limits()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Request:
+    """One factorization that somebody wants."""
+
+    problem: Problem
+    is_symmetric: bool = False
+    start: str = "auto"
+    x0: Factors | None = None
+    solver: str = "auto"
+    accelerator: str | None = "auto"
+    limits: Limits = DEFAULTS
+    seed: int | None = 0
+    n_init: int = 1
+    order: str | None = "share"
+    scale: str | None = "balanced"
+
+    @property
+    def on_w(self) -> Penalties:
+        """The penalties on W."""
+        return self.problem.on_w if isinstance(self.problem, Objective) else Penalties()
+
+    @property
+    def on_h(self) -> Penalties:
+        """The penalties on H."""
+        return self.problem.on_h if isinstance(self.problem, Objective) else Penalties()
+
+    @property
+    def loss(self) -> Beta:
+        """The divergence."""
+        return self.problem.divergence if isinstance(self.problem, Objective) else FROBENIUS
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of H is known, and only W is asked for."""
+        return self.on_h.is_settled
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether components stay as they came: those of a given start, and beside known ones."""
+        return self.x0 is not None or self.on_h.fixed is not None or self.on_w.fixed is not None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether components may be scaled: penalties, and one factor for two, have a scale."""
+        return self.on_w.is_plain and self.on_h.is_plain and not self.is_symmetric
+
+    @staticmethod
+    def of(
+        V: Matrix,
+        rank: Any,
+        *,
+        loss: Any = "frobenius",
+        regularize_W: Any = None,
+        regularize_H: Any = None,
+        symmetric: bool = False,
+        init: str | Path = "auto",
+        W: Any = None,
+        H: Any = None,
+        solver: str = "auto",
+        accelerator: str | Path | None = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        time_limit: float | None = None,
+        random_state: int | None = 0,
+        n_init: int = 1,
+        order: str | None = "share",
+        scale: str | None = "balanced",
+    ) -> Request:
+        """Read the keywords that `factorize`, `NMF` and the command line share."""
+        check_limits(max_iter, tol, time_limit)
+        check_choice("order", order, ORDERS)
+        check_choice("scale", scale, SCALES)
+        check_count("n_init", n_init)
+        rank = as_rank(rank)
+        check_room(V, rank)
+        on_w, on_h = (
+            Penalties.of(regularize_W, "regularize_W"),
+            Penalties.of(regularize_H, "regularize_H"),
+        )
+        problem = problem_of(V, rank, Beta.of(loss), on_w, on_h)
+        if symmetric:
+            _check_symmetry(problem)
+        init = as_name("init", init)
+        x0 = None if W is None and H is None else as_factors(W, H, V, rank)
+        if (init == "custom") != (x0 is not None):
+            raise ValueError("init='custom' goes with W and H, and W and H go with init='custom'")
+        if not isinstance(solver, str):
+            raise ValueError(f"solver is {solver!r}; it must be a name")
+        return Request(
+            problem=problem,
+            is_symmetric=bool(symmetric),
+            start=init,
+            x0=x0,
+            solver=solver,
+            accelerator=None if accelerator is None else as_name("accelerator", accelerator),
+            limits=Limits(
+                int(max_iter), float(tol), None if time_limit is None else float(time_limit)
+            ),
+            seed=as_seed(random_state),
+            n_init=int(n_init),
+            order=order,
+            scale=scale,
+        )
+
+
+def problem_of(V: Matrix, rank: int, loss: Beta, on_w: Penalties, on_h: Penalties) -> Problem:
+    """The problem; plain least squares where nothing else is asked."""
+    check_zeros(V, loss)
+    for name, on, size in (("W", on_w, V.shape[-2]), ("H", on_h, V.shape[-1])):
+        if on.fixed is not None and (len(on.fixed.columns), len(on.fixed.at)) != (size, rank):
+            raise ValueError(
+                f"Fixed columns of {name} have {len(on.fixed.columns)} entries, in "
+                f"{len(on.fixed.at)} places; here {name} is {size}×{rank}"
+            )
+    plain = loss.beta == 2 and on_w.is_plain and on_h.is_plain and not isinstance(V, Observed)
+    return Problem(V, rank) if plain else Objective(V, rank, loss, on_w, on_h)
+
+
+def _check_symmetry(problem: Problem) -> None:
+    """V has to be square, V = Vᵀ, and the loss the squared error."""
+    V = problem.V
+    if isinstance(problem, Objective):
+        raise ValueError(
+            "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
+            "missing and regularize_W, regularize_H"
+        )
+    m, n = V.shape[-2:]
+    if m != n:
+        raise ValueError(f"symmetric=True needs a square V with V = Vᵀ; V has shape {(m, n)}")
+    probe = torch.linspace(0, 1, n, dtype=V.dtype, device=V.device)[:, None]
+    probe = probe.expand(*V.shape[:-2], n, 1).contiguous()
+    there, back = V @ probe, V.T @ probe
+    if not torch.allclose(there, back, rtol=1e-4, atol=1e-4 * float(there.abs().max())):
+        raise ValueError("symmetric=True needs V = Vᵀ, and V is not: pass (V + Vᵀ) / 2")
+
+
+def as_name(keyword: str, value: Any) -> str:
+    """The name of something, or the path of a network, as text."""
+    if not isinstance(value, str | Path):
+        raise ValueError(f"{keyword} is {value!r}; it must be a name or the path of a network")
+    return str(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise with a sentence where the value is none of the choices."""
+    if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
+        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, choices))}")
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise with a sentence where the value is no whole number of at least `least`."""
+    whole = isinstance(value, int) or hasattr(value, "__index__")
+    if isinstance(value, bool) or not whole or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")

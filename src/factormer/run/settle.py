@@ -1,0 +1,106 @@
+"""W for an H that is known: of new rows, and at the end of a fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.data import Dense, Matrix, Sparse
+from factormer.data.factors import Factors
+from factormer.data.intake import check_mean
+from factormer.kernels.threads import threads
+from factormer.problem.losses import Beta
+from factormer.problem.objective import Objective
+from factormer.problem.penalties import Fixed, Penalties
+from factormer.problem.problem import Problem
+from factormer.run.choose import auto_solver
+from factormer.run.solve import Result, Stationary, StopRule, TimeBudget, any_of, solve
+from factormer.solvers.coding import Coder
+from factormer.solvers.newton import Newton
+
+_PLAIN = (0.0, 0.0, None)
+_EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
+_LIMIT = 500  # iterations to get there; a fifth where each is many proximal steps
+
+
+def coefficients(
+    V: Matrix,
+    H: Float[Tensor, "n r"],
+    loss: Beta,
+    on_w: Penalties,
+    W: Tensor | None = None,
+    *,
+    until: float | None = None,
+) -> tuple[Float[Tensor, "m r"], int]:
+    """The best W for V and H, and after how many iterations.
+
+    Exact for least squares, which counts as one; else by iterations from W, or from equal numbers.
+    """
+    if is_least_squares(V, loss, on_w):
+        return Coder.of(H, *(on_w.by_rows or _PLAIN))(V, W, until=until), 1
+    result = iterated(V, H, loss, on_w, W, until=until)
+    return result.factors.W, result.n_iter
+
+
+def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
+    """Whether rows of W are the answers to least-squares problems that can be solved exactly."""
+    return loss.beta == 2 and on_w.by_rows is not None and isinstance(V, Dense | Sparse)
+
+
+def iterated(
+    V: Matrix,
+    H: Float[Tensor, "n r"],
+    loss: Beta,
+    on_w: Penalties,
+    W: Tensor | None = None,
+    *,
+    until: float | None = None,
+) -> Result:
+    """The W that fits V ≈ W Hᵀ best for a given H, where `Coder` cannot find it.
+
+    All of H is known, and the start is W, or equal coefficients; `until` is a reading of
+    `time.perf_counter()`. Convex for 1 ≤ β ≤ 2, where the stop rule is the accuracy; a local
+    minimum otherwise.
+    """
+    rank = H.shape[1]
+    known = Fixed(H, torch.ones(rank, dtype=torch.bool))
+    asked = Objective(V, rank, loss, on_w, Penalties((known,)))
+    problem, mean = asked.normalized()
+    check_mean(mean)
+    H = problem.on_h.placed(torch.empty_like(H))
+    if W is None:
+        level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
+        W = (1 / level).expand(V.shape[0], rank).contiguous()
+    else:
+        W = problem.scaled_back(Factors(W, H), 1 / mean).W
+    W = problem.on_w.placed(W)
+    name, solver = auto_solver(problem)
+    engine = Newton(n_sweeps=50) if name == "newton" else solver
+    with torch.no_grad(), threads():
+        rules: list[StopRule] = [Stationary(_EXACT, every=5)]
+        if until is not None:
+            rules.append(TimeBudget(0.0, since=until))
+        x0, stop = Factors(W, H), any_of(*rules)
+        limit = _LIMIT if name == "newton" or loss.beta == 2 else _LIMIT // 5
+        result = solve(problem, engine, x0, stop=stop, max_iter=limit)
+    unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
+    return replace(
+        result,
+        factors=Factors(on_w.placed(x.W), x.H),
+        trace=result.trace.scaled(unit),
+        error=unit * result.error,
+    )
+
+
+def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
+    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
+    problem = Problem(V, x.W.shape[1])
+    mean, root, unit = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25, None
+    if mean and not 1 / root < mean < root:
+        problem, unit = problem.normalized()
+        x = x.scale(1 / unit)
+    error = (problem.sq_error(x) / problem.size()).sqrt()
+    return error if unit is None else unit * error

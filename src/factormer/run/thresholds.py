@@ -1,0 +1,27 @@
+"""All that "auto" goes by: each number with what it decides and the command that measured it.
+
+Timings were taken on two cores of an Intel Xeon unless a command says otherwise; docs/engine.md and
+docs/losses.md have the tables.
+"""
+
+from __future__ import annotations
+
+# Starts. `python benchmarks/choices.py`
+SVD_PAYS = 20_000  # entries from which a singular value decomposition pays for a better start
+SMALL_LOSS = 20_000  # stored entries up to which a start is first fitted by least squares: bench-kl
+
+# Solvers. `python benchmarks/choices.py`
+AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
+
+# Networks. `python benchmarks/learned.py`
+NETWORK_RATIO = 300.0  # entries of V for each row and column, from which a network repays its time
+NETWORK_SIZE = 1_000_000  # entries of V below which there is too little time to save
+
+# Sketches. `python benchmarks/choices.py`
+SKETCH_PAYS = 2.0  # times fewer multiplications that an iteration on a sketch must take
+SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
+POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes to that
+
+# Precision. `python benchmarks/choices.py`, and `make bench-kl` for the second
+SINGLE = 2e6  # multiplications of a product from which float32 is faster
+SINGLE_LOSS = 2e7  # multiplications of a Newton half-step from which float32 repays compiling it
