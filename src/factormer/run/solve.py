@@ -38,9 +38,9 @@ class Status(Enum):
         return f"{self.name}: {self.value}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """A factorisation V ≈ W Hᵀ: the best point seen, why the run ended, and its history."""
+    """A factorization V ≈ W Hᵀ: the best point seen, why the run ended, and its history."""
 
     factors: Factors
     status: Status
@@ -48,6 +48,17 @@ class Result:
     error: Float[Tensor, "*b"]
     as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
     plan: Any = field(default=None, repr=False)  # in words: what was chosen, and why
+
+    def __repr__(self) -> str:
+        *batch, m, r = self.factors.W.shape
+        n = self.factors.H.shape[-2]
+        error = f"RMSE {self.rmse:.4g}" if not batch else f"RMSE up to {np.max(self.rmse):.4g}"
+        many = f"{'×'.join(map(str, batch))} of " if batch else ""
+        seconds = self.trace.seconds[-1] if len(self.trace) else 0.0
+        return (
+            f"<Result: {many}{m}×{n} at rank {r}, {error}, {self.n_iter} iterations in "
+            f"{seconds:.2g} s, {self.status.name}>"
+        )
 
     @property
     def W(self) -> Any:
