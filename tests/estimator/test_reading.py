@@ -169,7 +169,10 @@ def test_abundances_sum_to_one_for_new_rows_too():
 
 def test_estimator_with_a_loss_is_the_engine():
     est = NMF(3, beta_loss=KL, max_iter=20, tol=0, random_state=0, order=None, scale=None)
-    W, result = est.fit_transform(X), factorize(X, 3, loss=KL, max_iter=20, tol=0.0)
+    W, result = (
+        est.fit_transform(X),
+        factorize(X, 3, loss=KL, max_iter=20, tol=0.0, order=None, scale=None),
+    )
     np.testing.assert_array_equal(W, result.W)
     np.testing.assert_array_equal(est.components_, result.H.T)
 
@@ -201,8 +204,12 @@ def test_warm_start_goes_with_a_loss():
         ({"missing": "zero"}, {}, "missing is 'zero'; choose one of None, 'nan', 'zeros'"),
         ({"beta_loss": 0, "missing": "nan"}, {"X": 0 * X}, "has 800 zeros, at which it is inf"),
         ({}, {"X": HOLES, "weights": MASK + 1.0}, "NaN where mask and weights call it known"),
-        ({"beta_loss": KL, "solver": "hals"}, {}, "solver='hals' takes the squared error"),
-        ({"beta_loss": KL, "solver": "her"}, {}, "solver is 'her'; with this loss"),
+        ({"beta_loss": KL, "solver": "hals"}, {}, "'hals', which serves the squared error"),
+        (
+            {"beta_loss": KL, "solver": "her"},
+            {},
+            "solver is 'her', which serves the plain squared error alone",
+        ),
         ({"regularize_W": "l1"}, {}, "regularize_W holds 'l1'; it must be of factormer.penalties"),
         ({"beta_loss": KL, "accelerator": "any-rank"}, {}, "serves the plain squared error alone"),
         ({"symmetric": True}, {}, "symmetric=True needs a square V"),

@@ -76,7 +76,10 @@ TRAITS = {
         lambda a: not _is_least_squares(a),
         "is for other losses, unknown entries, weights and penalties",
     ),
-    "squared error": Trait(_is_squared_error, "serves the squared error of known entries alone"),
+    "squared error": Trait(
+        _is_squared_error,
+        "serves the squared error of data that are all known and count alike",
+    ),
     "elastic": Trait(_is_elastic, "takes L1 and L2 alone as penalties; use 'ao-admm'"),
     "one matrix": Trait(
         lambda a: len(a.problem.V.shape) == 2, "serves one matrix, and V is a stack of them"

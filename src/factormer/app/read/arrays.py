@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import warnings
 import zipfile
 from contextlib import suppress
 from dataclasses import replace
@@ -60,7 +61,9 @@ def read_mtx(path: Path) -> Data:
     """Matrix Market, also compressed (.mtx.gz)."""
     with reading(path, "a Matrix Market file"):
         _check_length(path)
-        return plain(scipy.io.mmread(path), path, "Matrix Market file")
+        with warnings.catch_warnings():  # of a return type to come, which `plain` takes as well
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return plain(scipy.io.mmread(path), path, "Matrix Market file")
 
 
 def _check_length(path: Path) -> None:

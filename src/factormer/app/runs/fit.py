@@ -182,9 +182,16 @@ def _result(
         rmse=found.rmse,
         relative_error=found.relative,
         explained=1 - found.relative**2,
-        svd_rmse=None if bound is None else float(bound[min(rank, len(bound) - 1)]),
+        svd_rmse=None if bound is None else min(_at(bound, rank), found.rmse),
         shares=[float(share) for share in shares],
     )
+
+
+def _at(bound: np.ndarray, rank: int) -> float:
+    """The least error of any matrix of that rank; known up to rounding, so it may come out above
+    one that was reached.
+    """
+    return float(bound[min(rank, len(bound) - 1)])
 
 
 def _told(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
