@@ -3,8 +3,10 @@
     git worktree add ../before REVISION
     python benchmarks/default_calls.py ../before/src src
 
-Races run so many iterations and see neither stop rules nor the last step; this sees both. Each tree
-has a process of its own, which are asked in turn; the best time of several counts.
+Races run a given number of iterations and see neither stop rules nor the last step; this sees both.
+Each tree has a process of its own, and they are asked in turn. A case is the same matrix from SEEDS
+seeds, since a start that changes with the code is another draw: seconds are the sum over seeds of
+the best of ROUNDS, errors the geometric mean over seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-ROUNDS = 5
+ROUNDS = 4
+SEEDS = 6
 
 
 def cases() -> dict[str, tuple[np.ndarray, int]]:
@@ -41,16 +44,17 @@ def cases() -> dict[str, tuple[np.ndarray, int]]:
 
 
 def serve() -> None:
-    """Answer names of cases with seconds and errors of one call each, until there are no more."""
+    """Answer a case and a seed with seconds and errors of one call each, until there are no more."""
     from factormer import NMF, factorize
 
     data = cases()
     for line in sys.stdin:
-        V, rank = data[line.strip()]
+        name, seed = line.strip().split("@")
+        V, rank = data[name]
         begun = time.perf_counter()
-        result = factorize(V, rank)
+        result = factorize(V, rank, random_state=int(seed))
         middle = time.perf_counter()
-        model = NMF(rank, random_state=0).fit(V)
+        model = NMF(rank, random_state=int(seed)).fit(V)
         ended = time.perf_counter()
         error = model.reconstruction_err_ / V.size**0.5
         print(json.dumps([middle - begun, float(result.rmse), ended - middle, error]), flush=True)
@@ -64,11 +68,11 @@ def start(source: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
-def ask(process: subprocess.Popen[str], name: str) -> list[float]:
+def ask(process: subprocess.Popen[str], name: str, seed: int) -> list[float]:
     """One call of `factorize` and one of `NMF`: seconds and error of each."""
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(name + "\n")
+    process.stdin.write(f"{name}@{seed}\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline())
 
@@ -79,10 +83,17 @@ def main() -> None:
     ratios: list[float] = []
     print("case                    call       before ms  after ms  ratio   error before    after")
     for name in cases():
-        rounds = [[ask(process, name) for process in pair] for _ in range(ROUNDS + 1)][1:]
+        [ask(process, name, 0) for process in pair]  # which may compile
+        # rounds × seeds × trees × (seconds, error, seconds, error)
+        told = np.array(
+            [
+                [[ask(process, name, seed) for process in pair] for seed in range(SEEDS)]
+                for _ in range(ROUNDS)
+            ]
+        )
         for call, at in (("factorize", 0), ("NMF", 2)):
-            before, after = (min(r[k][at] for r in rounds) for k in (0, 1))
-            errors = [rounds[-1][k][at + 1] for k in (0, 1)]
+            before, after = told[..., at].min(axis=0).sum(axis=0)
+            errors = np.exp(np.log(told[-1, ..., at + 1]).mean(axis=0))
             ratios.append(before / after)
             times = f"{1e3 * before:9.2f} {1e3 * after:9.2f} {before / after:6.2f}"
             print(f"{name:23s} {call:9s}  {times}   {errors[0]:.8g} {errors[1]:.8g}")
