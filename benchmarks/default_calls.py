@@ -44,7 +44,7 @@ def cases() -> dict[str, tuple[np.ndarray, int]]:
 
 
 def serve() -> None:
-    """Answer a case and a seed with seconds and errors of one call each, until there are no more."""
+    """Answer each case and seed with seconds and errors of one call each."""
     from factormer import NMF, factorize
 
     data = cases()
