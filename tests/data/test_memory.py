@@ -13,6 +13,13 @@ VERSIONS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _asked_anew():
+    memory.memory.cache_clear()
+    yield
+    memory.memory.cache_clear()
+
+
 @pytest.fixture(params=VERSIONS)
 def group(request, tmp_path, monkeypatch):
     """The file with the limit of a group, in a folder that stands for the system's."""

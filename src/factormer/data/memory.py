@@ -6,11 +6,13 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
+@cache
 def memory() -> float:
     """Bytes that the process may have in all; infinite where the system does not tell."""
     room = math.inf
