@@ -33,7 +33,7 @@ def threads() -> Iterator[None]:
         yield
         return
     with _lock:  # what torch says while another thread is in such a block is no number to go by
-        width = next(iter(_widths.values()), None) or torch.get_num_threads()
+        width = (list(_widths.values()) or [torch.get_num_threads()])[0]
     block = object()
     try:
         with _lock:
