@@ -205,7 +205,7 @@ def names_together() -> Iterator[Any]:
         yield pytest.param(init, solver, accelerator, marks=marks)
 
 
-@pytest.mark.parametrize(("init", "solver", "accelerator"), names_together())
+@pytest.mark.parametrize(("init", "solver", "accelerator"), list(names_together()))
 def test_every_choice_of_names_works(init, solver, accelerator):
     result = run(rank=10, init=init, solver=solver, accelerator=accelerator, max_iter=1)
     assert_feasible(result, (30, 25, 10))
