@@ -9,8 +9,8 @@ from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.matrix import Dense
-from factormer.nnls import Coder
+from factormer.data import Dense
+from factormer.solvers.coding import Coder
 from tests.shapes import checked
 
 V, H = torch.rand(5, 4), torch.rand(4, 2)
