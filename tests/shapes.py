@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from functools import partial, wraps
+from types import FunctionType
 from typing import Any
 
 import jaxtyping
@@ -24,12 +25,13 @@ def checked(fn: Any = None, *, typechecker: Callable[..., Any] | None = None) ->
         return partial(checked, typechecker=typechecker)
     if typechecker is None or not inspect.isfunction(fn):
         return jaxtyped(fn, typechecker=typechecker)
-    check = typechecker(fn)
+    check, context = typechecker(fn), jaxtyped
 
-    @wraps(fn)
     def in_its_own_shapes(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        with jaxtyped("context"):
+        with context("context"):
             return check(*args, **kwargs)
 
-    return in_its_own_shapes
+    code, closure = in_its_own_shapes.__code__, in_its_own_shapes.__closure__
+    stand_in = FunctionType(code, fn.__globals__, closure=closure)  # of the module of what it wraps
+    return wraps(fn)(stand_in)
