@@ -58,7 +58,7 @@ test-oldest-numba: ## Run what is compiled with the oldest numba allowed, in an 
 	@echo 'numba==$(OLDEST_NUMBA).*' >> $(OLDEST_ENV)/constraints.txt
 	@cd $(OLDEST_ENV) && bin/python $(PIP_INSTALL) torch
 	@cd $(OLDEST_ENV) && bin/python $(PIP_INSTALL) -e '../..[test]'
-	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 tests/kernels tests/laws tests/test_nnls.py
+	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 tests/kernels tests/laws tests/solvers
 
 fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)
