@@ -7,13 +7,16 @@ from types import FunctionType
 from typing import Any
 
 import jaxtyping
+from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook, jaxtyped
+
+refuse = beartype(conf=BeartypeConf(violation_type=TypeError))  # as jaxtyping does
 
 
 def install() -> None:
     """From here on, whatever is imported of factormer fails at a call with a wrong shape."""
     jaxtyping.jaxtyped = checked  # pyright: ignore[reportPrivateImportUsage]  # the hook's word
-    install_import_hook("factormer", "beartype.beartype")
+    install_import_hook("factormer", "tests.shapes.refuse")
 
 
 def checked(fn: Any = None, *, typechecker: Callable[..., Any] | None = None) -> Any:
