@@ -7,19 +7,22 @@ PYTHON ?= $(shell for p in python3.11 python3 python; do \
 BIN := .venv/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INSTALLED := .venv/installed.stamp
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# Bytecode is kept, whatever the environment says: processes that tests start load it.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WHEEL_ENV := build/wheel-venv
+OLDEST_ENV := build/oldest-numba
+OLDEST_NUMBA = $(shell sed -n 's/.*"numba>=\([0-9.]*\)".*/\1/p' pyproject.toml)
 BENCH_OUT := docs/results/benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all test-foreign test-processors check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: help setup demo test test-all test-foreign test-processors test-oldest-numba check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make .venv and install the package in it, with all that developers need
 
@@ -36,10 +39,10 @@ demo: $(INSTALLED) ## Factorize the digits beside scikit-learn, and draw the com
 	$(BIN)/factormer demo
 
 test: $(INSTALLED) ## Run the tests, all but the slow ones
-	$(PYTEST) -n 2
+	$(PYTEST) -n 2 --dist worksteal
 
 test-all: $(INSTALLED) ## Run all tests, the slow ones too, and then as other processors would
-	$(PYTEST) -n 2 -m ""
+	$(PYTEST) -n 2 --dist worksteal -m ""
 	tests/run_as_other_processors.sh
 
 test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has little in common with this one
@@ -47,6 +50,15 @@ test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has li
 
 test-processors: $(INSTALLED) ## Run all that compares numbers as one processor after another would
 	tests/run_as_other_processors.sh
+
+# Numpy is the newest that this numba works with; the other versions are those of the constraints.
+test-oldest-numba: ## Run what is compiled with the oldest numba allowed, in an environment of its own
+	@test -x $(OLDEST_ENV)/bin/pip || $(PYTHON) -m venv $(OLDEST_ENV)
+	@grep -vE '^(numba|llvmlite|numpy)==' constraints.txt > $(OLDEST_ENV)/constraints.txt
+	@echo 'numba==$(OLDEST_NUMBA).*' >> $(OLDEST_ENV)/constraints.txt
+	@cd $(OLDEST_ENV) && bin/python $(PIP_INSTALL) torch
+	@cd $(OLDEST_ENV) && bin/python $(PIP_INSTALL) -e '../..[test]'
+	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 tests/kernels tests/laws tests/solvers
 
 fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)

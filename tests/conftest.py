@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
-# Before anything imports factormer: from here on a wrong shape fails at the call.
-install_import_hook("factormer", "beartype.beartype")
+from tests import shapes
+
+shapes.install()  # before anything imports factormer
 
 settings.register_profile("factormer", deadline=None, derandomize=True)
 settings.load_profile("factormer")

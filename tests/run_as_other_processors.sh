@@ -8,15 +8,15 @@ CODE=$(mktemp -d) # compiled for another processor: none of it is kept
 trap 'rm -rf "$CODE"' EXIT
 COMBINED="ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=generic"
 LAWS="tests/laws"
-NUMBERS="tests/nn tests/solvers tests/accelerate tests/kernels tests/matrix tests/test_initialize.py
-  tests/test_nnls.py tests/test_general.py tests/test_engine.py tests/test_estimator.py tests/test_canonical.py"
+NUMBERS="tests/nn tests/solvers tests/accelerate tests/kernels tests/data tests/problem tests/starts
+  tests/run tests/test_functions.py tests/estimator/test_nmf.py"
 
 under() { # SETTING THREADS TEST…
   local setting=$1 threads=$2
   shift 2
   echo "== $setting, $threads thread(s)"
   env $setting NUMBA_CACHE_DIR="$CODE" OMP_NUM_THREADS="$threads" \
-    .venv/bin/python -m pytest -n $((3 - threads)) -q "$@"
+    .venv/bin/python -m pytest -n $((3 - threads)) --dist worksteal -q "$@"
 }
 
 if [ "${1:-all}" = combined ]; then

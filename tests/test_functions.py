@@ -1,5 +1,6 @@
 """factorize() takes what people have, by any names, and gives finite feasible factors."""
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -195,9 +196,16 @@ def test_global_generator_is_left_alone(names):
 # Names
 
 
-@pytest.mark.parametrize(
-    ("init", "solver", "accelerator"), list(product(INITS, ["auto", *SOLVERS], ACCELERATORS))
-)
+def names_together() -> Iterator[Any]:
+    """Each two names meet in every run, all three of them in the slow one."""
+    for (i, init), (j, solver), (k, accelerator) in product(
+        enumerate(INITS), enumerate(["auto", *SOLVERS]), enumerate(ACCELERATORS)
+    ):
+        marks = [pytest.mark.slow] if (i + j + k) % 3 else []
+        yield pytest.param(init, solver, accelerator, marks=marks)
+
+
+@pytest.mark.parametrize(("init", "solver", "accelerator"), list(names_together()))
 def test_every_choice_of_names_works(init, solver, accelerator):
     result = run(rank=10, init=init, solver=solver, accelerator=accelerator, max_iter=1)
     assert_feasible(result, (30, 25, 10))

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,3 +158,11 @@ def test_import_reads_no_weights(fresh_import):
 @pytest.mark.parametrize("effect", ["seeded", "cuda", "group"])
 def test_import_has_no_side_effect(fresh_import, effect):
     assert not fresh_import[effect]
+
+
+def test_what_runs_as_other_processors_is_there():
+    """A folder that moved would end the run of every setting before it began."""
+    script = (Path(__file__).parent / "run_as_other_processors.sh").read_text()
+    named = re.findall(r"tests/[\w/]+(?:\.py)?(?=[\s\"])", script)
+    assert len(named) > 5
+    assert [path for path in named if not (SRC.parents[1] / path).exists()] == []

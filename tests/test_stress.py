@@ -1,5 +1,6 @@
 """Processes, threads and signals: the same answer, or none; never a hang, nothing half-written."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from factormer import NMF, factorize
+from factormer import NMF, Status, factorize
+from tests.signals import interrupted_after
 
 V = np.random.default_rng(0).random((40, 30))
 FORKED = """
@@ -82,6 +84,42 @@ def test_joblib(backend):
     with joblib.parallel_config(backend):
         found: Any = joblib.Parallel(n_jobs=2)(joblib.delayed(rmse)(i) for i in range(4))
     np.testing.assert_allclose(found, rmse(), rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_spawned_processes():
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = pool.map(rmse, range(4))
+    np.testing.assert_allclose(found, rmse(), rtol=1e-9)
+
+
+INTERRUPTS = [
+    pytest.param(0, 10),
+    *(pytest.param(seed, 50, marks=pytest.mark.slow) for seed in range(1, 5)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:The fit was interrupted")
+@pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
+@pytest.mark.parametrize(("seed", "times"), INTERRUPTS)
+def test_a_fit_that_is_interrupted_at_any_moment(seed, times, beta_loss, two_threads):
+    """It ends at once, in KeyboardInterrupt or with the best so far, and harms no later one."""
+    moments = random.Random(seed)
+    options: dict[str, Any] = {"beta_loss": beta_loss, "random_state": 0}
+    expected = NMF(3, max_iter=5, tol=0.0, **options).fit(V).reconstruction_err_
+    for _ in range(times):
+        model, begun = NMF(3, max_iter=10**8, tol=0.0, **options), time.monotonic()
+        try:
+            with interrupted_after(10 ** moments.uniform(-4, -1)):
+                model.fit(V)
+            assert model.status_ is Status.INTERRUPTED
+            assert all(bool((F >= 0).all()) for F in model.result_.factors)
+        except KeyboardInterrupt:
+            assert not hasattr(model, "components_")
+        assert time.monotonic() - begun < 30  # generous
+        assert torch.get_num_threads() == 2
+    again = NMF(3, max_iter=5, tol=0.0, **options).fit(V).reconstruction_err_
+    assert again == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.slow

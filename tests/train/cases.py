@@ -33,7 +33,7 @@ def assert_same_weights(a: torch.nn.Module, b: torch.nn.Module) -> None:
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-LONG = replace(CONFIG, epochs=10)  # there is time left to be killed in
+LONG = replace(CONFIG, epochs=6)  # there is time left to be killed in
 
 
 def train_to_be_killed(folder: str) -> None:

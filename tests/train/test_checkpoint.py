@@ -5,8 +5,13 @@ import json
 import pytest
 import torch
 
+from factormer.data.files import held
+from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.loop import train_any_rank
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+from factormer.train.loop import train
 from tests.data.test_files import fill_the_disk
+from tests.train.cases import CONFIG
 
 CPU = torch.device("cpu")
 
@@ -102,3 +107,19 @@ def test_a_link_is_no_place_for_a_checkpoint_or_a_log(tmp_path):
         save_checkpoint(tmp_path / "checkpoint.pt", contents(step=1))
     with pytest.raises(OSError, match="it is a symbolic link"):
         MetricsLog(tmp_path / "metrics.jsonl", resume_at=0)
+
+
+@pytest.mark.parametrize(
+    ("run", "config"),
+    [(train, CONFIG), (train_any_rank, AnyRankTraining(name="tiny"))],
+    ids=["fixed rank", "any rank"],
+)
+def test_two_trainings_in_one_folder_are_kept_apart(run, config, tmp_path):
+    pytest.importorskip("fcntl")
+    (tmp_path / "metrics.jsonl").write_text("of the other")
+    sentence = r"another run is at work in .*; wait for it, or choose another --out"
+    with held(tmp_path), pytest.raises(ValueError, match=sentence):
+        run(config, tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("metrics.jsonl", "of the other")
+    ]

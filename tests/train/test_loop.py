@@ -1,6 +1,7 @@
 """Training learns, and stopping it in whatever way changes nothing but the time it takes."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from factormer.train.optimise import Learner
 from factormer.train.rollout import rollout
 from factormer.train.synthetic import training_set
 from tests.networks import small_config
+from tests.signals import interrupted_after
 from tests.train.cases import CONFIG, LONG, N_BATCHES, assert_same_weights, shrink
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +155,26 @@ def test_finished_run_is_not_trained_further(uninterrupted, tmp_path):
     again = train(CONFIG, tmp_path)
     assert again.finished
     assert_same_weights(again.model, uninterrupted.model)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
+def test_run_interrupted_at_any_moments_gives_the_same_weights(tmp_path, uninterrupted, seed):
+    """While data are drawn it is a KeyboardInterrupt; after that a checkpoint is kept."""
+    moments, run = random.Random(seed), None
+    for patience in range(1, 100):
+        try:
+            with interrupted_after(moments.uniform(0, 0.1 * patience)):
+                run = train(CONFIG, tmp_path)
+        except KeyboardInterrupt:
+            continue
+        assert (tmp_path / "checkpoint.pt").exists()
+        if run.finished:
+            break
+    assert not list(tmp_path.glob(".*"))
+    assert run is not None
+    assert_same_weights(run.model, uninterrupted.model)
+    steps = [line["step"] for line in metrics(tmp_path)]
+    assert steps == sorted(steps)
 
 
 def test_killed_process_resumes_to_the_same_weights(tmp_path):

@@ -1,4 +1,4 @@
-"""Files that are put in place whole or not at all, and JSON that is read with suspicion."""
+"""Files put in place whole or not at all, folders with one run each, JSON read with suspicion."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two runs in one folder are not noticed
+    fcntl = None
 
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -68,6 +73,41 @@ def unwritten(path: Path, error: OSError) -> OSError:
     )
     told.errno = error.errno
     return told
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make a folder if need be, and keep other runs out of it meanwhile."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / ".run", "")
+        (folder / ".run").unlink()
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot hold a run ({error.strerror or error}); choose another --out"
+        ) from error
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if not _locks(handle):
+            raise ValueError(
+                f"another run is at work in {folder}; wait for it, or choose another --out"
+            )
+        yield
+    finally:
+        os.close(handle)  # which lets others in, as the end of the process does
+
+
+def _locks(handle: int) -> bool:
+    """Whether nobody else has locked it."""
+    assert fcntl is not None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def parsed(text: str) -> Any:

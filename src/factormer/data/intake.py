@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 from factormer.data import Dense, Matrix, Observed, Sparse, checked
 from factormer.data.factors import Factors
+from factormer.data.memory import memory
 
 _REAL = (int, float, np.integer, np.floating)
 
@@ -168,26 +168,17 @@ def is_finite(value: Any) -> bool:
 
 
 def check_room(V: Matrix, rank: int) -> None:
-    """W, H and WᵀW have to fit into the memory of the machine, before any is made."""
+    """W, H and WᵀW have to fit into the memory of the machine or GPU, before any is made."""
     *batch, m, n = V.shape
     size = math.prod(batch) * ((m + n) * rank + rank**2) * V.dtype.itemsize
-    room = _memory(V.device)
+    on_gpu = V.device.type == "cuda"
+    room = float(torch.cuda.mem_get_info(V.device)[1]) if on_gpu else memory()
     if size > room:
         raise ValueError(
             f"rank is {rank}; for V of {m}×{n} its factors and their products take {size:.2g} "
             f"bytes of memory, and there are {room:.2g}: choose a lower rank (rank {min(m, n)} "
             "describes any matrix of this shape)"
         )
-
-
-def _memory(device: torch.device) -> float:
-    """Bytes that a device has in all; without bound where the system does not tell."""
-    if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[1])
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # Windows
-        return 2.0**48
 
 
 def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:

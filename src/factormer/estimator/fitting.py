@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
 from factormer.data import Matrix
 from factormer.data.intake import as_tensor, check_callable, check_limits, check_room
+from factormer.data.warn import warn
 from factormer.estimator.options import (
     Asked,
     Known,
@@ -22,7 +22,7 @@ from factormer.estimator.options import (
 )
 from factormer.problem.objective import Objective
 from factormer.run.execute import rmse
-from factormer.run.request import Limits, Request
+from factormer.run.request import Request
 from factormer.run.settle import coefficients
 from factormer.run.solve import Result, Status
 
@@ -35,11 +35,10 @@ def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) 
     check_callable("callback", options.callback)
     custom = isinstance(options.init, str) and options.init == "custom"
     if not custom and (W is not None or H is not None):
-        warnings.warn(
+        warn(
             "When init!='custom', provided W or H are ignored. Set init='custom' to use them as "
             "initialization.",
             RuntimeWarning,
-            stacklevel=6,
         )
         W = H = None
     rank = rank_of(options.n_components, n, H)
@@ -61,7 +60,7 @@ def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) 
         rows = as_tensor(start_array(H, (rank, n), "H"), name="H", device=None)
         right = rows.mT.to(V.device, V.dtype)
         if W is None and (warm or known is not None):
-            left, _ = coefficients(V, right, loss, on_w)
+            left = coefficients(V, right, loss, on_w).W
         else:
             left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
         left = left.to(right)
@@ -98,18 +97,23 @@ def reconstruction_error(request: Request, result: Result) -> float:
     return float(rmse(problem, result.factors)) * math.sqrt(float(problem.size()))
 
 
-def warn_of_the_end(result: Result, limits: Limits) -> None:
+def warn_of_the_end(result: Result, request: Request) -> None:
     """Warn of an end before convergence, unless a number of iterations was asked for."""
+    limits = request.limits
     if result.status is Status.INTERRUPTED:
-        warnings.warn(
+        warn(
             "The fit was interrupted: the model is fitted with the best factors so far.",
             ConvergenceWarning,
-            stacklevel=6,
+        )
+    if result.status is Status.TIME_LIMIT and (limits.tol or request.is_settled):
+        warn(
+            f"The time limit of {limits.time_limit:g} s was reached before the tolerance was met. "
+            "Raise time_limit to improve convergence, or tol to be content with less.",
+            ConvergenceWarning,
         )
     if result.status is Status.MAX_ITER and limits.tol and limits.max_iter:
-        warnings.warn(
+        warn(
             f"Maximum number of iterations {limits.max_iter} reached. Increase it to improve "
             "convergence, or tol to be content with less.",
             ConvergenceWarning,
-            stacklevel=6,
         )

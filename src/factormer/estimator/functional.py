@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from factormer.data.intake import like
+from factormer.data.warn import warn
 from factormer.estimator.nmf import NMF
 from factormer.functions import starting_point
 
@@ -50,10 +50,9 @@ def non_negative_factorization(
     if update_H:
         return model.fit_transform(X, W=W, H=H), model.components_, model.n_iter_
     if W is not None:
-        warnings.warn(
+        warn(
             "When update_H=False, the provided initial W is not used.",
             RuntimeWarning,
-            stacklevel=2,
         )
     if H is None:
         raise ValueError("update_H=False needs H, the components to find W for")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from factormer.data import Matrix, checked
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor, check_limits, like
+from factormer.data.warn import warn
 from factormer.estimator import persistence, streaming
 from factormer.estimator.fitting import reconstruction_error, request_of, warn_of_the_end
 from factormer.estimator.options import (
@@ -208,7 +208,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._stream: Statistics | None = None
         if hooks is not None:
             hooks.end()
-        warn_of_the_end(result, request.limits)
+        warn_of_the_end(result, request)
         return self.result_.W
 
     def _store(self, H: Any, error: float) -> None:
@@ -239,25 +239,25 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_limits(self.max_iter, self.tol, self.time_limit)
         X, V = read(self, X, mask, weights, sigma, reset=False)
         until = None if self.time_limit is None else time.perf_counter() + self.time_limit
-        W = self._coefficients(V, until)
-        if until is not None and time.perf_counter() >= until:
-            warnings.warn(
+        W, whole = self._coefficients(V, until)
+        if not whole:
+            warn(
                 f"transform ran out of time: rows that {self.time_limit:g} s did not reach have "
                 "rough coefficients; raise time_limit for exact ones",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return returned(X, W)
 
-    def _coefficients(self, V: Matrix, until: float | None) -> torch.Tensor:
+    def _coefficients(self, V: Matrix, until: float | None) -> tuple[torch.Tensor, bool]:
+        """W, and whether there was time for all of it."""
         loss, asked = loss_of(self.beta_loss, self.solver), Asked.read(self)
         on_w = asked.on_W(self.n_features_in_)
         if is_least_squares(V, loss, on_w):
             coders = getattr(self, "_coders", None) or Coders()
-            coder = coders.coder(self.components_, asked)
-            return coder(V, until=until)
+            return coders.coder(self.components_, asked).within(V, until=until)
         H = as_tensor(self.components_, name="components_", device=None).mT
-        return coefficients(V, H.to(V.device, V.dtype), loss, on_w, until=until)[0]
+        coded = coefficients(V, H.to(V.device, V.dtype), loss, on_w, until=until)
+        return coded.W, coded.whole
 
     @threads()
     def inverse_transform(self, X: Any) -> Any:

@@ -5,7 +5,6 @@ Wrong values get a sentence; where scikit-learn has one, ours begins with its wo
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 
 from factormer.data import Matrix
 from factormer.data.intake import as_rank, as_tensor, is_finite, is_sparse
+from factormer.data.warn import warn
 from factormer.problem.losses import NAMES, Beta
 from factormer.problem.objective import check_zeros
 from factormer.problem.penalties import L1, L2, Fixed, Penalties, Penalty
@@ -45,12 +45,11 @@ def init_of(init: Any, rank: int, shape: tuple[int, int]) -> Any:
 def warn_of_zeros(solver: Any, init: Any) -> None:
     """Say that multiplicative updates leave zeros of the start as they are."""
     if solver == "mu" and init == "nndsvd":
-        warnings.warn(
+        warn(
             "The multiplicative update ('mu') solver cannot update zeros present in the "
             "initialization, and so leads to poorer results when used jointly with init='nndsvd'. "
             "You may try init='nndsvda' or init='nndsvdar' instead.",
             UserWarning,
-            stacklevel=7,
         )
 
 

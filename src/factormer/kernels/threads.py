@@ -22,7 +22,7 @@ import torch
 A = TypeVar("A")
 _WORTH = 1_000_000  # multiplications that a thread should get, or it is not worth waking
 _kept, _lock = local(), Lock()
-_widths: list[int] = []  # torch's threads before the first of the blocks that are open, for each
+_widths: dict[object, int] = {}  # of each block that is open: torch's threads before the first
 _width: ContextVar[int] = ContextVar("width", default=0)  # 0: outside of any block
 
 
@@ -33,17 +33,22 @@ def threads() -> Iterator[None]:
         yield
         return
     with _lock:  # what torch says while another thread is in such a block is no number to go by
-        _widths.append(_widths[0] if _widths else torch.get_num_threads())
-        width = _widths[0]
-    token = _width.set(width)
-    torch.set_num_threads(1)
+        width = (list(_widths.values()) or [torch.get_num_threads()])[0]
+    block = object()
     try:
-        yield
-    finally:
         with _lock:
-            _widths.pop()
-        torch.set_num_threads(width)
-        _width.reset(token)
+            _widths[block] = width
+        _width.set(width)
+        torch.set_num_threads(1)
+        yield
+    finally:  # all of it, though Ctrl-C may come after any of these calls
+        try:
+            torch.set_num_threads(width)
+        finally:
+            try:
+                _widths.pop(block, None)
+            finally:
+                _width.set(0)
 
 
 def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:

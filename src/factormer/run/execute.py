@@ -66,13 +66,15 @@ def _one(
     limit = request.limits.time_limit
     until = None if limit is None else started + limit
     begun = started
-    for start, seed in _runs(plan):
+    for number, (start, seed) in enumerate(_runs(plan), start=1):
         result = _run(plan, start, seed, begun, until, callback, watch)
         if best is None or _is_better(result, best):
             best = result
-        late = until is not None and time.perf_counter() >= until
-        if request.n_init > 1 and (late or result.status is Status.INTERRUPTED):
-            best = replace(best, status=Status.TIME_LIMIT if late else result.status)
+        status = result.status
+        if until is not None and time.perf_counter() >= until and number < request.n_init:
+            status = Status.TIME_LIMIT
+        if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
+            best = replace(best, status=status)
             break
         begun = time.perf_counter()
     assert best is not None
@@ -214,12 +216,12 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
     if request.is_settled:
         result = replace(result, status=Status.CONVERGED)
     try:
-        W, n_iter = coefficients(V, H, request.loss, request.on_w, W, until=until)
+        W, n_iter, whole = coefficients(V, H, request.loss, request.on_w, W, until=until)
     except KeyboardInterrupt:
         return replace(result, status=Status.INTERRUPTED)
     x = Factors(W, H)
     error = rmse(request.problem, x)
-    if until is not None and time.perf_counter() >= until:
+    if not whole:
         result = replace(result, status=Status.TIME_LIMIT)
     better = bool(error <= result.error)
     if request.is_settled:  # these are the iterations

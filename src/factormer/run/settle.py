@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,13 +18,21 @@ from factormer.problem.objective import Objective
 from factormer.problem.penalties import Fixed, Penalties
 from factormer.problem.problem import Problem
 from factormer.run.choose import auto_solver
-from factormer.run.solve import Result, Stationary, StopRule, TimeBudget, any_of, solve
+from factormer.run.solve import Result, Stationary, Status, StopRule, TimeBudget, any_of, solve
 from factormer.solvers.coding import Coder
 from factormer.solvers.newton import Newton
 
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
 _LIMIT = 500  # iterations to get there; a fifth where each is many proximal steps
+
+
+class Coded(NamedTuple):
+    """The W that was found, after how many iterations, and whether there was time for all of it."""
+
+    W: Float[Tensor, "m r"]
+    n_iter: int
+    whole: bool
 
 
 def coefficients(
@@ -34,15 +43,17 @@ def coefficients(
     W: Tensor | None = None,
     *,
     until: float | None = None,
-) -> tuple[Float[Tensor, "m r"], int]:
-    """The best W for V and H, and after how many iterations.
+) -> Coded:
+    """The best W for V and H, `until` a reading of `time.perf_counter()`.
 
-    Exact for least squares, which counts as one; else by iterations from W, or from equal numbers.
+    Exact for least squares, which counts as one iteration; else by several from W, or from equal
+    numbers.
     """
     if is_least_squares(V, loss, on_w):
-        return Coder.of(H, *(on_w.by_rows or _PLAIN))(V, W, until=until), 1
+        W, whole = Coder.of(H, *(on_w.by_rows or _PLAIN)).within(V, W, until=until)
+        return Coded(W, 1, whole)
     result = iterated(V, H, loss, on_w, W, until=until)
-    return result.factors.W, result.n_iter
+    return Coded(result.factors.W, result.n_iter, result.status is not Status.TIME_LIMIT)
 
 
 def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -10,6 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from factormer.data.warn import warn
 
 
 class Row(NamedTuple):
@@ -26,11 +27,10 @@ def objective(rmse: Any, entries: Any) -> float | np.ndarray:
     with np.errstate(over="ignore", under="ignore"):
         value = np.square(rmse * root)
     if bool(((value == 0) & (rmse > 0)).any() or (np.isinf(value) & np.isfinite(rmse)).any()):
-        warnings.warn(
+        warn(
             f"The loss is beyond float64, where the error of an entry is {rmse.max():g}: look at "
             "rmse instead, or divide V by its mean",
             RuntimeWarning,
-            stacklevel=3,
         )
     return value if value.ndim else float(value)
 

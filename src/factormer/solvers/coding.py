@@ -56,7 +56,6 @@ class Coder:
         Q, R = torch.linalg.qr(columns / sizes)
         return Coder(sizes.cpu(), Q[:n].contiguous(), R.cpu(), (l1 / sizes).cpu(), total)
 
-    @torch.no_grad()
     def __call__(
         self,
         V: Matrix,
@@ -64,7 +63,18 @@ class Coder:
         *,
         until: float | None = None,
     ) -> Float[Tensor, "m r"]:
-        """W, in the precision of V and on its device; it is found on the CPU in float64.
+        """W, in the precision of V and on its device; see `within`."""
+        return self.within(V, before, until=until)[0]
+
+    @torch.no_grad()
+    def within(
+        self,
+        V: Matrix,
+        before: Float[Tensor, "m r"] | None = None,
+        *,
+        until: float | None = None,
+    ) -> tuple[Float[Tensor, "m r"], bool]:
+        """W, found on the CPU in float64, and whether all of its rows were reached in time.
 
         A row stays as it was `before` unless the new one fits as well. Those that are not reached
         `until` a reading of `time.perf_counter()` stay too, or without any are what a few sweeps
@@ -74,12 +84,12 @@ class Coder:
         W = torch.zeros(m, r, dtype=torch.float64)
         if before is not None:
             W.copy_(before.double().cpu() * self.sizes)
-        Q, block = self.Q.to(V.device), self._block()
+        Q, block, late = self.Q.to(V.device), self._block(), False
         with threads():
             whole = None if isinstance(V, Dense) else V.to(torch.float64) @ Q
             for start in range(0, m, block):
                 rows = slice(start, min(start + block, m))
-                late = until is not None and time.perf_counter() >= until
+                late = late or (until is not None and time.perf_counter() >= until)
                 if late and before is not None:
                     break
                 if isinstance(V, Dense):
@@ -88,7 +98,7 @@ class Coder:
                     targets = whole[rows]  # pyright: ignore[reportOptionalSubscript]
                 solve = self._solve if self.total is None else self._solve_sums
                 solve(targets.cpu().contiguous(), W[rows], exactly=not late)
-        return (W / self.sizes).to(V.device, V.dtype)
+        return (W / self.sizes).to(V.device, V.dtype), not late
 
     def _block(self) -> int:
         """How many rows are done soon, even if all are hard."""

@@ -1,15 +1,29 @@
-"""What survives a kill: one atomic file with all that a run needs to go on exactly."""
+"""What survives a kill: one atomic file with all that a run needs to go on, in its own folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
-from factormer.data.files import check_place, parsed, replacing, unwritten, write
+from factormer.data.files import check_place, held, parsed, replacing, unwritten, write
+
+Train = TypeVar("Train", bound=Callable[..., Any])
+
+
+def alone(train: Train) -> Train:
+    """The same training, with its folder made and kept from others meanwhile."""
+
+    @wraps(train)
+    def held_train(config: Any, folder: Path, **options: Any) -> Any:
+        with held(folder):
+            return train(config, folder, **options)
+
+    return cast("Train", held_train)
 
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from factormer.nn.refining import Network, build
-from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
 from factormer.train.config import TrainConfig
 from factormer.train.interrupt import HeldInterrupt
 from factormer.train.optimise import Learner
@@ -35,6 +35,7 @@ class Run:
     validation: dict[str, Any]
 
 
+@alone
 def train(
     config: TrainConfig,
     folder: Path,
@@ -52,7 +53,6 @@ def train(
     that was never stopped.
     """
     started = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
     torch_device = torch.device(device)
     learner = Learner(_new_model(config, warm_start).to(torch_device), config)
     path, done, seconds_before = folder / "checkpoint.pt", 0, 0.0

@@ -355,7 +355,7 @@ def test_pickles_are_not_opened(tmp_path):
 
 
 def test_an_archive_that_unpacks_to_more_than_there_is_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays, "_memory", lambda: 1e6)
+    monkeypatch.setattr(arrays, "memory", lambda: 1e6)
     np.savez_compressed(tmp_path / "bomb.npz", V=np.zeros((1000, 1000)))
     with pytest.raises(ValueError, match=r"bomb.npz unpacks to 0.0 GB, which is more than half"):
         read(tmp_path / "bomb.npz")

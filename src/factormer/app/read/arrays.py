@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import math
-import os
 import warnings
 import zipfile
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import scipy.io
 import scipy.sparse
 
 from factormer.app.read.data import Axis, Data, DataError, matrix, plain, reading, stem
+from factormer.data.memory import memory
 
 LAYOUTS = ("images", "cube")
 _USUAL = ("V", "X", "data", "Y", "fea")
@@ -90,21 +89,11 @@ def _check_room(path: Path) -> None:
     """A small archive may unpack to more than there is memory."""
     with zipfile.ZipFile(path) as archive:
         size = sum(item.file_size for item in archive.infolist())
-    if 2 * size > (room := _memory()):  # as it is, and as the matrix that is worked on
+    if 2 * size > (room := memory()):  # as it is, and as the matrix that is worked on
         raise DataError(
             f"{path} unpacks to {size / 1e9:.1f} GB, which is more than half of the "
             f"{room / 1e9:.1f} GB of memory here; store less in it"
         )
-
-
-def _memory() -> float:
-    """Bytes of memory that the machine has, or the container, where they tell."""
-    room = math.inf
-    with suppress(AttributeError, ValueError, OSError):  # Windows
-        room = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with suppress(ValueError, OSError):  # "max" where there is no limit
-        room = min(room, float(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return room
 
 
 def _read_hdf5(path: Path) -> dict[str, Any]:

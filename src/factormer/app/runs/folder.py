@@ -35,12 +35,7 @@ from factormer.app.runs.stored import (
     load_object,
     load_trace,
 )
-from factormer.data.files import check_place, replacing, unwritten, write
-
-try:
-    import fcntl
-except ImportError:  # Windows, where two runs in one folder are not noticed
-    fcntl = None
+from factormer.data.files import check_place, held, replacing, unwritten, write
 
 _FILES = ("run.json", "axes.json", "data.npz", "report.html")
 
@@ -150,28 +145,9 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Make the folder if need be, and keep other runs out of it meanwhile."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            write(self.path / ".run", "")
-            (self.path / ".run").unlink()
-        except OSError as error:
-            raise OSError(
-                f"{self.path} cannot hold a run ({error.strerror or error}); choose another --out"
-            ) from error
-        if fcntl is None:
+        with held(self.path):
             self._recover()
             yield
-            return
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            if not _locks(handle):
-                raise ValueError(
-                    f"another run is at work in {self.path}; wait for it, or choose another --out"
-                )
-            self._recover()
-            yield
-        finally:
-            os.close(handle)  # which lets others in, as the end of the process does
 
     def _recover(self) -> None:
         """Refuse what no run has made, and put back a rank that was being replaced at a kill."""
@@ -262,16 +238,6 @@ def _result(path: Path) -> RankResult:
     if path.parent.name != f"rank-{result.rank}" or len(result.shares) != result.rank:
         raise damaged(path, f"is of rank {result.rank}, with {len(result.shares)} shares")
     return result
-
-
-def _locks(handle: int) -> bool:
-    """Whether nobody else has locked it."""
-    assert fcntl is not None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _exchange(place: Path, new: Path, old: Path) -> None:

@@ -18,7 +18,7 @@ from factormer.train.anyrank.own import parts_of
 from factormer.train.anyrank.pool import make_pool, solver_of
 from factormer.train.anyrank.problems import SYNTHETIC
 from factormer.train.anyrank.rollout import classical, learned
-from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
 from factormer.train.interrupt import HeldInterrupt
 from factormer.train.loop import Report, check_same_run
 
@@ -35,6 +35,7 @@ class AnyRankRun:
     figures: dict[str, Any]
 
 
+@alone
 def train_any_rank(
     config: AnyRankTraining,
     folder: Path,
@@ -53,7 +54,6 @@ def train_any_rank(
     that a resumed run gives the same weights as one that was never stopped.
     """
     started = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
     torch_device = torch.device(device)
     seen, unseen = parts_of(config.data) if config.data else (SYNTHETIC, SYNTHETIC)
     pool = make_pool(config, torch_device, report, seen)

@@ -1,0 +1,17 @@
+"""Ctrl-C at a moment that nobody chose."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """What Ctrl-C does, at a moment that the code within does not choose; once, or not at all."""
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
