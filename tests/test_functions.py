@@ -238,9 +238,10 @@ def test_custom_start_is_where_the_run_begins():
 
 
 def test_run_goes_on_from_what_another_found():
-    first = run(solver="ao-admm", max_iter=10, tol=0)
-    second = run(solver="ao-admm", max_iter=5, tol=0, init="custom", W=first.W, H=first.H)
-    whole = run(solver="ao-admm", max_iter=15, tol=0)
+    options = {"solver": "ao-admm", "tol": 0.0, "scale": None}  # whose ρ has a scale
+    first = run(max_iter=10, **options)
+    second = run(max_iter=5, init="custom", W=first.W, H=first.H, **options)
+    whole = run(max_iter=15, **options)
     assert second.rmse <= first.rmse
     assert second.rmse == pytest.approx(whole.rmse, rel=1e-3)
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ DATA = {
 def test_estimator_and_function_give_the_same_to_the_last_bit(name, dtype, asked):
     V = DATA[name].astype(dtype)
     words = {("beta_loss" if key == "loss" else key): value for key, value in asked.items()}
-    options = {"max_iter": 30} | words
+    options: dict[str, Any] = {"max_iter": 30} | words
     model = NMF(8, random_state=0, **options)
     W = model.fit_transform(V)
     result = factorize(V, 8, **({"max_iter": 30} | asked))
@@ -73,7 +74,7 @@ def test_a_plan_is_made_without_reading_an_entry():
                 raise AssertionError(f"{function} reads V")
             return super().__torch_function__(function, types, args, kwargs or {})
 
-    V = as_matrix(np.random.default_rng(0).random((700, 500)))
+    V: Any = as_matrix(np.random.default_rng(0).random((700, 500)))
     request = Request.of(V, 5)
     object.__setattr__(V, "stored", V.stored.as_subclass(Blind))
     plan = choose(request)
