@@ -91,7 +91,7 @@ def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, p
 @torch.no_grad()
 def test_members_of_a_stack_are_guarded_apart(a, b):
     """A proposal that is good for one problem alone is taken for that one alone."""
-    solver, both = SOLVERS["AOADMM"], stacked([a, b])
+    solver, both = SOLVERS["ao-admm"], stacked([a, b])
     stepped = solver.step(both.problem, solver.init(both.problem, both.x0)).factors
     worse = stepped.scale(torch.tensor([1.0, 9.0], dtype=stepped.W.dtype))
     accepted = Descent().accept(both.problem, stepped=stepped, proposed=worse)
@@ -117,7 +117,7 @@ def test_unguarded_step_takes_the_proposal(solver, case):
 @law
 @given(case=problems())
 def test_iterations_after_the_accelerated_ones_are_plain(case):
-    solver, problem = SOLVERS["AOADMM"], case.problem
+    solver, problem = SOLVERS["ao-admm"], case.problem
     accelerated = Accelerated(solver, Counting(), n_accel=2)
     state = accelerated.init(problem, case.x0)
     for t in range(5):

@@ -9,7 +9,7 @@ from hypothesis import given
 from factormer.solvers.base import iterate
 from tests.laws.cases import SOLVERS, law, problems
 
-DESCENDING = ["HALS", "HALS-plain", "HER", "Multiplicative"]
+DESCENDING = ["hals", "HALS-plain", "her", "mu"]
 
 
 @pytest.mark.parametrize("name", DESCENDING)

@@ -32,14 +32,14 @@ THREE_SWEEPS = HALS(alpha=9.0, max_sweeps=3)
 # So does Lookahead with iterations ahead; here it makes them always four at a time.
 FOUR_AHEAD = Lookahead(THREE_SWEEPS, HER(THREE_SWEEPS), n_ahead=4, first=4)
 TWINS = SOLVERS | {
-    "HALS": THREE_SWEEPS,
-    "HER": HER(THREE_SWEEPS),
-    "Lookahead": FOUR_AHEAD,
+    "hals": THREE_SWEEPS,
+    "her": HER(THREE_SWEEPS),
+    "ahead": FOUR_AHEAD,
     "Lookahead-AnyRank": replace(FOUR_AHEAD, resting=AnyRank(random_any_rank())),
 }
 each_twin = pytest.mark.parametrize("solver", TWINS.values(), ids=TWINS.keys())
 # The signs of singular vectors are free, and Rotated depends on them.
-SIGNLESS = [name for name in INITIALIZERS if name != "Rotated"]
+SIGNLESS = [name for name in INITIALIZERS if name != "rotated"]
 
 
 def sparse(case: Case) -> Case:
