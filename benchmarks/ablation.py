@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,9 @@ from factormer.data.factors import Factors
 from factormer.nn.zoo import load_any_rank, load_factormer
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
-from factormer.solvers.base import Solver, iterate
+from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
+from factormer.solvers.loop import loop
 from factormer.train.anyrank.problems import KINDS, draw_bucket
 from factormer.train.synthetic import validation_set
 
@@ -69,8 +69,8 @@ def engines(rank: int) -> dict[str, Solver[Any]]:
 @torch.no_grad()
 def errors(engine: Solver[Any], problem: Problem, x0: Factors) -> torch.Tensor:
     """The least RMSE of each matrix after every iteration."""
-    states = islice(iterate(problem, engine, x0), ITERATIONS[-1] + 1)
-    return torch.stack([problem.rmse(state.factors) for state in states]).cummin(dim=0).values
+    looks = loop(problem, engine, x0, limit=ITERATIONS[-1])
+    return torch.stack([problem.rmse(look.factors) for look in looks]).cummin(dim=0).values
 
 
 def paper_set(name: str) -> dict[str, Any]:

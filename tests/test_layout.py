@@ -102,7 +102,7 @@ def test_module_has_a_rank(file):
         ("from factormer import NMF", "factormer", "__init__"),
         ("import factormer", "factormer", "__init__"),
         ("from . import problem", "factormer", "problem"),
-        ("from .base import iterate", "factormer.solvers", "solvers"),
+        ("from .base import Solver", "factormer.solvers", "solvers"),
         ("from ..nn.zoo import load", "factormer.accelerate", "nn"),
         ("def f():\n    from factormer.run.solve import Trace", "factormer", "run"),
     ],

@@ -74,7 +74,7 @@ def factorize(
     tol : float
         Stop once the projected gradient is this small beside its size at the start; 0: never.
     time_limit : float, optional
-        Seconds, start included; looked at after each iteration, and the start is not cut short.
+        Seconds, start included; checked as often as `watch` is called. The start is not cut short.
     device : str, optional
         "cpu", "cuda", …; by default where V is.
     random_state : int, optional
@@ -82,8 +82,9 @@ def factorize(
     W, H : array-like, (m, r) and (n, r), optional
         The start, with init="custom".
     callback : callable, optional
-        Called after each iteration with its row of the trace; Ctrl-C, or a KeyboardInterrupt it
-        raises, ends the run with the best point so far.
+        Called with the row of each iteration in the trace. Small problems make several iterations
+        at once; their rows then follow each other. Ctrl-C, or a KeyboardInterrupt it raises, ends
+        the run with the best point so far.
     loss : str or float
         "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
         these). β ≤ 0 forbids zeros in V.
@@ -107,7 +108,9 @@ def factorize(
         Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: as they came. Given starts keep order
         and scale, and penalties have a scale of their own.
     watch : callable, optional
-        Called after each iteration with the factors and the trace; ends the run where it says True.
+        Called with the factors and the trace after every few iterations: after each one on large
+        problems, every 10 on small ones, every 500 with tol=0 and no time limit. It ends the run
+        by returning True, and never changes the factors.
 
     Returns
     -------

@@ -15,9 +15,9 @@ from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.zoo import load_any_rank
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
-from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS
 from tests.networks import random_any_rank
+from tests.steps import steps
 
 SOLVERS = [HALS(), TraceAOADMM(n_inner=10, tol=0.0, share=0.1)]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=["hals", "admm"])
@@ -34,7 +34,7 @@ def draw(rng: torch.Generator, m: int = 12, n: int = 9, r: int = 4) -> tuple[Pro
 
 def states(solver, accelerator, case, n_iter=25):
     problem, x0 = case
-    return list(islice(iterate(problem, Restarted(solver, accelerator), x0), n_iter))
+    return list(islice(steps(problem, Restarted(solver, accelerator), x0), n_iter))
 
 
 @each_solver

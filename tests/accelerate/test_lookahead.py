@@ -13,8 +13,8 @@ from factormer.accelerate.lookahead import Lookahead
 from factormer.data import Dense, agreeing
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS
+from tests.steps import steps
 
 
 def noisy(m: int = 60, n: int = 50, r: int = 4, noise: float = 0.3) -> torch.Tensor:
@@ -35,7 +35,7 @@ def surrogate(V: torch.Tensor, x: Factors) -> torch.Tensor:
 
 
 def errors(V: torch.Tensor, solver, n_iter: int) -> list[float]:
-    states = islice(iterate(Problem(Dense(V), 4), solver, start(V)), 1, n_iter + 1)
+    states = islice(steps(Problem(Dense(V), 4), solver, start(V)), 1, n_iter + 1)
     return [float((V - s.factors.W @ s.factors.H.mT).square().sum()) for s in states]
 
 

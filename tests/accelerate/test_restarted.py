@@ -14,9 +14,10 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
-from factormer.solvers.base import Solver, iterate
+from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
+from tests.steps import steps
 
 SOLVERS = [HALS(), AOADMM(), TraceAOADMM()]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
@@ -51,7 +52,7 @@ def case(rng) -> tuple[Problem, Factors]:
 
 def points(solver: Solver, case: tuple[Problem, Factors], n_steps: int) -> list[Factors]:
     problem, x0 = case
-    return [state.factors for state in islice(iterate(problem, solver, x0), n_steps + 1)]
+    return [state.factors for state in islice(steps(problem, solver, x0), n_steps + 1)]
 
 
 @pytest.mark.parametrize("solver", [HALS(), Multiplicative()], ids=["HALS", "Multiplicative"])
@@ -76,7 +77,7 @@ def test_useless_proposals_cost_every_other_iteration(factor, case):
 @torch.no_grad()
 def test_accelerator_hears_of_each_rise(case):
     problem, x0 = case
-    *_, state = islice(iterate(problem, Restarted(HALS(), Times(torch.nan)), x0), 6)
+    *_, state = islice(steps(problem, Restarted(HALS(), Times(torch.nan)), x0), 6)
     assert state.memory == (False, True, False, True, False)
 
 
@@ -86,7 +87,7 @@ def test_accelerator_hears_of_each_rise(case):
 def test_point_is_no_worse_than_the_plain_step_from_the_start(solver, accelerator, case):
     """Only that step, and those after a rise, are taken whatever comes of them."""
     problem, x0 = case
-    states = list(islice(iterate(problem, Restarted(solver, accelerator), x0), 20))
+    states = list(islice(steps(problem, Restarted(solver, accelerator), x0), 20))
     for before, after in pairwise(states[1:]):
         falls = problem.loss(after.factors) <= problem.loss(before.factors) * (1 + 1e-12)
         assert falls or before.plain
@@ -97,7 +98,7 @@ def test_point_is_no_worse_than_the_plain_step_from_the_start(solver, accelerato
 def test_descent_method_stays_one(case):
     problem, x0 = case
     for accelerator in (Extrapolation(), Extrapolation(beta=1.0, eta=1.01, gamma=2.0), Times(3.0)):
-        states = islice(iterate(problem, Restarted(HALS(), accelerator), x0), 40)
+        states = islice(steps(problem, Restarted(HALS(), accelerator), x0), 40)
         losses = torch.stack([problem.loss(state.factors) for state in states])
         assert (losses[1:] <= losses[:-1] * (1 + 1e-12)).all()
 
@@ -105,7 +106,7 @@ def test_descent_method_stays_one(case):
 @torch.no_grad()
 def test_error_carried_along_is_that_of_the_point(case):
     problem, x0 = case
-    for state in islice(iterate(problem, HER(), x0), 30):
+    for state in islice(steps(problem, HER(), x0), 30):
         torch.testing.assert_close(state.sq_error(problem), problem.V.sq_error(state.factors))
 
 
@@ -113,7 +114,7 @@ def test_error_carried_along_is_that_of_the_point(case):
 def test_adopted_point_drops_the_momentum(case):
     problem, x0 = case
     solver = HER()
-    *_, state = islice(iterate(problem, solver, x0), 5)
+    *_, state = islice(steps(problem, solver, x0), 5)
     fresh, adopted = solver.init(problem, x0), solver.adopt(problem, state, x0)
     torch.testing.assert_close(adopted.memory, fresh.memory)
     assert adopted.inner.factors is x0

@@ -18,8 +18,8 @@ from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
 from factormer.kernels import _loaded, compiled, loops
 from factormer.problem.problem import Problem
-from factormer.solvers.base import iterate
 from factormer.solvers.hals import FLAT, HALS, sweep
+from tests.steps import steps
 
 ORDERS = {
     "C": np.ascontiguousarray,
@@ -155,7 +155,7 @@ def assert_same(a: Resumable, b: Resumable, atol: float = 1e-9) -> None:
 @torch.no_grad()
 def test_leap_is_as_many_steps(solver, store, rng):
     problem, x0 = draw_problem(rng, store(draw(rng, 30, 20).pow(2)))
-    states = list(islice(iterate(problem, solver, x0), 41))
+    states = list(islice(steps(problem, solver, x0), 41))
     assert any(state.plain for state in states[1:])  # there are restarts among them
     leapt, errors = solver.leap(problem, states[0], 40)
     expected = torch.stack([state.sq_error(problem) for state in states[1:]])
@@ -180,7 +180,7 @@ def test_steps_go_on_from_leaps(rng):
     solver, (problem, x0) = HER(), draw_problem(rng)
     leapt, _ = solver.leap(problem, solver.init(problem, x0), 7)
     assert isinstance(leapt, Leapt)
-    *_, expected = islice(iterate(problem, solver, x0), 9)
+    *_, expected = islice(steps(problem, solver, x0), 9)
     assert_same(solver.step(problem, leapt), expected)
     assert_same(solver.adopt(problem, leapt, x0), solver.init(problem, x0))
 

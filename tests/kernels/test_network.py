@@ -12,10 +12,10 @@ from factormer.data.factors import Factors
 from factormer.nn.anyrank import Pooled
 from factormer.nn.zoo import load_any_rank
 from factormer.problem.problem import Problem
-from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS
 from tests.kernels.test_loops import STORES, draw, draw_problem
 from tests.networks import random_any_rank
+from tests.steps import steps
 
 
 def memory_of(rng: torch.Generator, accelerator: AnyRank, strikes: float) -> Memory:
@@ -78,7 +78,7 @@ def test_what_is_zero_does_no_harm():
 def test_leap_is_as_many_steps(store, rng):
     problem, x0 = draw_problem(rng, store(draw(rng, 30, 20).pow(2)))
     solver = LearnedHER(HALS(), AnyRank(load_any_rank("any-rank")))
-    states = list(islice(iterate(problem, solver, x0), 13))
+    states = list(islice(steps(problem, solver, x0), 13))
     leapt, errors = solver.leap(problem, states[0], 12)
     expected = torch.stack([state.sq_error(problem) for state in states[1:]])
     torch.testing.assert_close(errors, expected, rtol=1e-6, atol=1e-9)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from factormer.solvers.base import iterate
 from tests.laws.cases import SOLVERS, law, problems
+from tests.steps import steps
 
 DESCENDING = ["hals", "HALS-plain", "her", "mu"]
 
@@ -18,7 +18,7 @@ DESCENDING = ["hals", "HALS-plain", "her", "mu"]
 @torch.no_grad()
 def test_loss_never_rises(name, case):
     problem, x0 = case
-    states = islice(iterate(problem, SOLVERS[name], x0), 30)
+    states = islice(steps(problem, SOLVERS[name], x0), 30)
     losses = [problem.loss(state.factors) for state in states]
     rounding = 1e-15 * problem.V.sq_norm()  # of the Gram products that tell a rise
     for before, after in pairwise(losses):

@@ -16,10 +16,10 @@ from factormer.data import Dense
 from factormer.nn.factormer import ModelConfig, NFactormer
 from factormer.paper.graphs import Digraph, augmented_line_digraph
 from factormer.solvers.ao_admm import AOADMM
-from factormer.solvers.base import iterate
 from factormer.train.synthetic import SizeClass, sample, validation_set
 from tests.networks import random_layer, random_network, small_config
 from tests.reference import LiteralFactormer
+from tests.steps import steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
@@ -181,5 +181,5 @@ def test_noise_of_every_size_is_one_size_a_matrix_between_the_bounds():
 @pytest.mark.parametrize(("name", "expected"), [("small", 0.0096), ("large", 0.0114)])
 def test_bar_of_the_learned_initialization_is_where_ao_admm_is_after_20_iterations(name, expected):
     problem, x0 = validation_set(name).to("cpu", torch.float32)
-    state = next(islice(iterate(problem, AOADMM(), x0), 20, None))
+    state = next(islice(steps(problem, AOADMM(), x0), 20, None))
     assert problem.rmse(state.factors).median().item() == pytest.approx(expected, rel=0.05)

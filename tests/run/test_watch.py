@@ -51,10 +51,11 @@ def test_callbacks_of_scikit_learn_hear_each_iteration():
 
 def test_callbacks_of_scikit_learn_may_stop_the_fit():
     listener = Listener(stop_after=3)
-    model = NMF(3, max_iter=50, tol=0.0, random_state=0).set_callbacks(listener)
+    model = NMF(3, max_iter=50, tol=1e-12, random_state=0).set_callbacks(listener)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model.fit(X)
-    assert model.n_iter_ == 3
+    assert listener.heard.count("end iteration") == 3
+    assert model.n_iter_ == 10  # those made at once are kept
     assert listener.heard[-1] == "teardown"
 
 

@@ -13,8 +13,8 @@ from factormer.data import Dense, Normal
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers import hals
-from factormer.solvers.base import iterate
 from factormer.solvers.hals import HALS, hals_nnls, sweep
+from tests.steps import steps
 
 
 def draw(rng, *shape, dtype=torch.float64):
@@ -72,7 +72,7 @@ def test_without_a_kernel_torch_does_the_work(rng, monkeypatch):
 def test_loss_never_rises(rng):
     problem = Problem(Dense(draw(rng, 30, 20)), 6)
     x0 = Factors(draw(rng, 30, 6), draw(rng, 20, 6))
-    states = iterate(problem, HALS(), x0)
+    states = steps(problem, HALS(), x0)
     losses = [problem.loss(next(states).factors).item() for _ in range(30)]
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(losses))
 
@@ -83,7 +83,7 @@ def test_one_sweep_an_iteration_is_scikit_learns_coordinate_descent(rng):
     W, H = draw(rng, 100, 5), draw(rng, 64, 5)
     problem, k = Problem(Dense(torch.from_numpy(X)), 5), 20
     # Its half-steps come in the other order, W first: it solves the transposed problem.
-    states = iterate(problem.T, HALS(alpha=0.0), Factors(H, W))
+    states = steps(problem.T, HALS(alpha=0.0), Factors(H, W))
     ours = [next(states) for _ in range(k + 1)][-1].factors
     theirs_W, theirs_Ht, _ = _fit_coordinate_descent(
         X, W.numpy().copy(), H.T.numpy().copy(), tol=0, max_iter=k, shuffle=False
@@ -96,6 +96,6 @@ def test_one_sweep_an_iteration_is_scikit_learns_coordinate_descent(rng):
 def test_component_that_dies_can_come_back():
     V = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     x0 = Factors(torch.eye(2, dtype=torch.float64), torch.tensor([[1.0, 0.0], [0.0, 0.0]]).double())
-    states = iterate(Problem(Dense(V), 2), HALS(), x0)
+    states = steps(Problem(Dense(V), 2), HALS(), x0)
     *_, last = (next(states) for _ in range(4))
     torch.testing.assert_close(last.factors.W @ last.factors.H.T, V)

@@ -14,8 +14,9 @@ from factormer.accelerate.her import HER
 from factormer.data import LowRank, Matrix, agreeing
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.solvers.base import Solver, advance
+from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS, HALSState
+from factormer.solvers.loop import loop
 
 # What a multiplication takes beside one in a product with V: thin factors keep a core less busy.
 _THIN = 2.0
@@ -114,15 +115,15 @@ class Lookahead(Judged):
         cost = self._cost(problem) / self._cost(known) + before.memory.made
         begun = bool(before.error.isfinite())
         usual = (before.error - error) / cost if begun else 0.0
-        inner, made = self.ahead.init(known, x), 0
-        while made < (self.n_ahead if begun else self.first):
-            inner, errors = advance(known, self.ahead, inner, self.at_once - made % self.at_once)
-            made += len(errors)
-            if made % self.at_once == 0:
-                gain, error = error - errors[-1], errors[-1]
+        limit = self.n_ahead if begun else self.first
+        looks = loop(known, self.ahead, x, limit=limit, at_most=self.at_once)
+        look = next(looks)
+        for look in looks:
+            if look.t % self.at_once == 0:
+                gain, error = error - look.errors[-1], look.errors[-1]
                 if bool(trust * gain < self.at_once * usual):
                     break
-        return inner.factors, made, float(error)
+        return look.factors, look.t, float(error)
 
     def _cost(self, problem: Problem) -> float:
         """What an iteration takes, in multiplications of a product with V."""

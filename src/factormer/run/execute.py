@@ -128,7 +128,7 @@ def _run(
         stages,
         x0,
         started=started,
-        stride=1 if watch else 10 if limits.tol or limits.time_limit else 500,
+        stride=10 if limits.tol or limits.time_limit else 500,  # whoever watches
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
     x = scaled.scaled_back(result.factors, mean)

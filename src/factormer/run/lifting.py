@@ -14,6 +14,7 @@ from factormer.data.factors import Factors, where
 from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.solvers.coding import Coder
+from factormer.solvers.loop import iterated
 from factormer.starts.initialize import Given, Initializer
 
 
@@ -29,11 +30,7 @@ class Lifted:
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         x = self.base(problem, rng)
         if self.n_iter:
-            state = self.solver.init(problem, x)
-            state, errors = self.solver.leap(problem, state, self.n_iter)
-            for _ in range(self.n_iter - len(errors)):
-                state = self.solver.step(problem, state)
-            x = state.factors
+            x = iterated(problem, self.solver, x, self.n_iter).factors
         return Factors(*(lifted(F, self.share) for F in x))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -13,25 +14,27 @@ from torch import Tensor
 from factormer.data.factors import Factors
 from factormer.kernels.threads import share
 from factormer.problem.problem import Problem
-from factormer.solvers.base import Leaping, Solver
+from factormer.solvers.base import Solver
+from factormer.solvers.loop import Look, go_on
 
 R = TypeVar("R")
 _LONG = 10**9  # work enough to wake every thread
 
 
 class TournamentState(NamedTuple):
-    """The states that are still in, that of the least error first, and the iterations made."""
+    """The states that are still in, which of them has the least error, and the iterations made."""
 
     states: tuple[Any, ...]
+    best: int
     t: int
 
     @property
     def factors(self) -> Factors:
-        return self.states[0].factors
+        return self.states[self.best].factors
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the best point."""
-        return self.states[0].sq_error(problem)
+        return self.states[self.best].sq_error(problem)
 
 
 @dataclass(frozen=True)
@@ -49,46 +52,46 @@ class Tournament:
 
     def init(self, problem: Problem, x0: Factors) -> TournamentState:
         starts = (x0, *self.others)
-        return TournamentState(tuple(self.solver.init(problem, x) for x in starts), 0)
+        return TournamentState(tuple(self.solver.init(problem, x) for x in starts), 0, 0)
 
     def step(self, problem: Problem, state: TournamentState) -> TournamentState:
-        def one(inner: Any) -> tuple[Any, float]:
-            after = self.solver.step(problem, inner)
-            return after, float(after.sq_error(problem))
-
-        return self._ranked(_at_once(one, problem, state.states), state.t + 1)
+        return self.leap(problem, state, 1)[0]
 
     def leap(
         self, problem: Problem, state: TournamentState, n_iter: int
     ) -> tuple[TournamentState, Float[Tensor, " n"]]:
-        """Up to `n_iter` steps at once, and no further than the end of a round, where all can."""
-        if not hasattr(self.solver, "leap"):
-            return state, torch.empty(0)
-        left = [end - state.t for end in self.rounds if end > state.t]
-        n_iter = min([n_iter, *left])
-        solver = cast(Leaping[Any], self.solver)
-        leapt = _at_once(lambda inner: solver.leap(problem, inner, n_iter), problem, state.states)
-        if any(len(errors) < n_iter for _, errors in leapt):
-            return state, torch.empty(0)
-        finals = [(after, float(errors[-1])) for after, errors in leapt]
-        best = torch.stack([errors for _, errors in leapt]).amin(dim=0)
-        return self._ranked(finals, state.t + n_iter), best
+        """Up to `n_iter` iterations of each at once, and no further than the end of a round."""
+        n_iter = min([n_iter, *(end - state.t for end in self.rounds if end > state.t)])
+
+        def on(look: Look, limit: int) -> Iterator[Look]:
+            return islice(
+                go_on(problem, self.solver, look.state, limit=limit, at_most=n_iter, made=look.t),
+                *(1, None),
+            )
+
+        here = [Look(problem, inner, 0) for inner in state.states]
+        first = _at_once(lambda look: next(on(look, n_iter)), problem, here)
+        made = max(look.t for look in first)  # who could not leap so far catches up
+        runs = _at_once(lambda look: [look, *on(look, made)], problem, first)
+        errors = torch.stack([torch.cat([look.errors for look in looks]) for looks in runs])
+        errors = torch.where(errors.isnan(), torch.inf, errors)  # (states, made)
+        return self._after([looks[-1].state for looks in runs], errors, state.t + made)
+
+    def _after(
+        self, states: list[Any], errors: Float[Tensor, "k n"], t: int
+    ) -> tuple[TournamentState, Float[Tensor, " n"]]:
+        order = errors[:, -1].argsort(stable=True).tolist()
+        stay = sorted(order[: -(-len(order) // 2)] if t in self.rounds else order)
+        inner = tuple(states[k] for k in stay)
+        return TournamentState(inner, stay.index(order[0]), t), errors.amin(dim=0)
 
     def adopt(self, problem: Problem, state: TournamentState, x: Factors) -> TournamentState:
-        best = self.solver.adopt(problem, state.states[0], x)
-        return state._replace(states=(best, *state.states[1:]))
-
-    def _ranked(self, results: list[tuple[Any, float]], t: int) -> TournamentState:
-        order = sorted(results, key=lambda result: _or_infinite(result[1]))
-        stay = -(-len(order) // 2) if t in self.rounds else len(order)
-        return TournamentState(tuple(inner for inner, _ in order[:stay]), t)
+        states = list(state.states)
+        states[state.best] = self.solver.adopt(problem, states[state.best], x)
+        return state._replace(states=tuple(states))
 
 
-def _or_infinite(error: float) -> float:
-    return error if error == error else float("inf")
-
-
-def _at_once(f: Callable[[Any], R], problem: Problem, items: tuple[Any, ...]) -> list[R]:
+def _at_once(f: Callable[[Any], R], problem: Problem, items: Sequence[Any]) -> list[R]:
     """Apply f to each item, over as many threads as there are; a GPU takes them in turn."""
     results: list[Any] = [None] * len(items)
 

@@ -22,7 +22,8 @@ from factormer.data.factors import Factors, every, some, where
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run.trace import Row, Trace, objective
-from factormer.solvers.base import Solver, advance
+from factormer.solvers.base import Solver
+from factormer.solvers.loop import loop
 
 
 class Status(Enum):
@@ -89,7 +90,7 @@ class Result:
 _LOOKS = 5  # looks in a row that see no gain before rounding is thought to be all that is left
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
-Watch = Callable[[Factors, Trace], bool]  # looks on, in the unit of V, and says whether to stop
+Watch = Callable[[Factors, Trace], bool]  # told every few iterations; says whether to stop
 
 
 @dataclass
@@ -228,7 +229,7 @@ def solve(
     `time.perf_counter()` from before the start was made, so that its cost is in the trace. With the
     trace of an `earlier` run that ended at x0, the iterations are counted on from there, and the
     error is infinite where none was made. A solver that can make many iterations at once is asked
-    for up to `stride` of them between looks at `stop`, and for one where there is a `callback`.
+    for up to `stride` of them between looks at `stop`; then `callback` gets their rows one by one.
     """
     stop = stop or Stationary()
     trace = Trace() if earlier is None else Trace(earlier.rows)
@@ -237,36 +238,32 @@ def solve(
     best, best_rmse, status = x0, torch.full_like(size, math.inf), Status.MAX_ITER
     try:
         with threads():
-            tick = time.perf_counter() if started is None else started
-            state = solver.init(problem, x0)
-            errors = None if earlier is not None else state.sq_error(problem)[None]
+            begun = 0 if earlier is None else len(trace) - 1
             if earlier is not None and (verdict := stop(problem, x0, trace)):
                 max_iter, status = 0, verdict
-            while True:
-                if errors is not None:
-                    rmse = (errors / size).sqrt()
-                    last = rmse[-1]
-                    improved = last < best_rmse
-                    if every(improved):  # the usual case, and the fastest
-                        best, best_rmse = state.factors, last
-                    elif len(trace) and not some(last.isfinite()):
-                        status = Status.NONFINITE
-                        break
-                    else:
-                        best = where(improved, state.factors, best)
-                        best_rmse = torch.where(improved, last, best_rmse)
-                    trace.extend(rmse, _now(problem) - tick)
-                    if callback is not None:
-                        callback(trace.last)
-                    if verdict := stop(problem, state.factors, trace):
-                        status = verdict
-                        break
-                t = len(trace) - 1
-                if t >= max_iter:
+            tick = time.perf_counter() if started is None else started
+            for look in loop(problem, solver, x0, limit=max_iter, at_most=stride, made=begun):
+                if look.t == begun and earlier is not None:
+                    continue  # the trace has it
+                rmse = (look.errors / size).sqrt()
+                last = rmse[-1]
+                improved = last < best_rmse
+                if every(improved):  # the usual case, and the fastest
+                    best, best_rmse = look.factors, last
+                elif len(trace) and not some(last.isfinite()):
+                    status = Status.NONFINITE
+                    break
+                else:
+                    best = where(improved, look.factors, best)
+                    best_rmse = torch.where(improved, last, best_rmse)
+                trace.extend(rmse, _now(problem) - tick)
+                if callback is not None:
+                    for row in trace.rows[-len(rmse) :]:
+                        callback(row)
+                if verdict := stop(problem, look.factors, trace):
+                    status = verdict
                     break
                 tick = _now(problem)
-                n_iter = 1 if callback else min(stride - t % stride, max_iter - t)
-                state, errors = advance(problem, solver, state, n_iter)
     except KeyboardInterrupt:
         if not len(trace):
             raise  # there is nothing yet to keep

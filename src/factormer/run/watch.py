@@ -30,18 +30,30 @@ def bar(shown: bool, total: int) -> Iterator[Watch | None]:
 
     columns = ("NMF", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[error]}")) as progress:
-        task, done = progress.add_task("NMF", total=total, error=""), 0
+        task, done, since = progress.add_task("NMF", total=total, error=""), 0, _Counter()
 
         def look(x: Factors, trace: Trace) -> bool:
             nonlocal done
             row = trace.last
-            done += row.iteration > 0
+            done += since(row.iteration)
             error = f"RMSE {float(trace.unit * row.rmse):.4g}"
             progress.update(task, completed=done, error=error)
             return False
 
         yield look
         progress.update(task, total=max(done, 1), completed=max(done, 1))
+
+
+class _Counter:
+    """How many iterations are new since the last call; a run that starts anew counts from 0."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def __call__(self, iteration: int) -> int:
+        new = iteration - self._last if iteration > self._last else iteration
+        self._last = iteration
+        return new
 
 
 class Hooks:
@@ -51,6 +63,7 @@ class Hooks:
         self.estimator, self.X = estimator, X
         self.context = estimator._init_callback_context(max_subtasks=total)
         self.context.call_on_fit_task_begin(estimator=estimator, X=X)
+        self._since = _Counter()
 
     @staticmethod
     def of(estimator: Any, X: Any, total: int) -> Hooks | None:
@@ -58,9 +71,14 @@ class Hooks:
         return Hooks(estimator, X, total) if getattr(estimator, "_skl_callbacks", None) else None
 
     def look(self, x: Factors, trace: Trace) -> bool:
-        """Tell of an iteration; True where a callback asks to stop."""
-        if trace.last.iteration == 0:
-            return False
+        """Tell of each new iteration; True where a callback asks to stop.
+
+        Iterations made at once are told one after another, all with the point they led to.
+        """
+        new = self._since(trace.last.iteration)
+        return any(self._tell(x) for _ in range(new))
+
+    def _tell(self, x: Factors) -> bool:
         told = {"estimator": self.estimator, "X": self.X}
         task = self.context.subcontext(task_name="iteration")
         task.call_on_fit_task_begin(**told)

@@ -1,9 +1,8 @@
-"""What a solver is, and the only loop that runs one: for solving, benchmarking and training."""
+"""What a solver is; `solvers.loop` runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -53,32 +52,8 @@ class Solver(Protocol[S]):
 class Leaping(Protocol[S]):
     """A solver that can make several iterations at once, faster than one by one.
 
-    `leap` returns the state after them and ‖W Hᵀ − V‖² after each; none where it cannot.
+    `leap` returns the state after them and ‖W Hᵀ − V‖² after each: none where it cannot, and fewer
+    where it has to end early. A leap of a and one of b equal a leap of a + b, bit for bit.
     """
 
-    def leap(
-        self, problem: Problem, state: S, n_iter: int
-    ) -> tuple[S, Float[Tensor, " n_iter"]]: ...
-
-
-def iterate(problem: Problem, solver: Solver[Any], x0: Factors) -> Iterator[Any]:
-    """Yield the states x⁰, x¹, … without end; the caller decides when to stop."""
-    state = solver.init(problem, x0)
-    while True:
-        yield state
-        state = solver.step(problem, state)
-
-
-def advance(
-    problem: Problem, solver: Solver[Any], state: Any, n_iter: int
-) -> tuple[Any, Float[Tensor, "k *b"]]:
-    """Up to `n_iter` iterations at once from a solver that can, one from any other.
-
-    Returns the state after them, and ‖W Hᵀ − V‖² after each.
-    """
-    if n_iter > 1 and hasattr(solver, "leap"):
-        leapt, errors = cast(Leaping[Any], solver).leap(problem, state, n_iter)
-        if len(errors):
-            return leapt, errors
-    state = solver.step(problem, state)
-    return state, state.sq_error(problem)[None]
+    def leap(self, problem: Problem, state: S, n_iter: int) -> tuple[S, Float[Tensor, "k *b"]]: ...

@@ -16,6 +16,7 @@ from factormer.data.factors import Factors, every, where
 from factormer.data.svd import TIED, leans, truncated_svd
 from factormer.problem.problem import Problem
 from factormer.solvers.hals import HALS
+from factormer.solvers.loop import iterated
 
 _FEW_ROWS = 512  # that tell where a rotation should go at first
 _PROPORTION = 1e6  # how much larger than V, or smaller, a given start may be
@@ -76,10 +77,7 @@ class Merged:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         wider = Problem(problem.V, problem.rank + math.ceil(self.surplus * problem.rank))
-        solver = HALS(alpha=0.0)
-        state = solver.init(wider, self.base(wider, rng))
-        for _ in range(self.n_iter):
-            state = solver.step(wider, state)
+        state = iterated(wider, HALS(alpha=0.0), self.base(wider, rng), self.n_iter)
         return merge(state.factors, problem.rank)
 
 

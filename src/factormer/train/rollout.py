@@ -13,7 +13,7 @@ from factormer.data.factors import Factors
 from factormer.nn.refining import Network
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
-from factormer.solvers.base import iterate
+from factormer.solvers.loop import loop
 from factormer.starts.initialize import Given
 
 
@@ -22,9 +22,9 @@ def rollout(model: Network, problem: Problem, x0: Factors, *, n_accel: int) -> I
     if model.config.n_points == 1:
         start = LearnedInit(model, base=Given(x0), safeguard=Always())
         x1 = start(problem, torch.Generator())
-        states = iterate(problem, AOADMM(), x1)
+        looks = loop(problem, AOADMM(), x1)
     else:
         accelerator = LearnedAccelerator(model)
         solver = Accelerated(AOADMM(), accelerator, safeguard=Always(), n_accel=n_accel)
-        states = islice(iterate(problem, solver, x0), 1, None)
-    return (state.factors for state in states)
+        looks = islice(loop(problem, solver, x0), 1, None)
+    return (look.factors for look in looks)

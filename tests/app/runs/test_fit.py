@@ -143,7 +143,7 @@ def test_ranks_that_are_done_are_not_fitted_again(tmp_path):
 
 
 def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path):
-    options = FitOptions(max_iter=12, tol=0.0)
+    options = FitOptions(max_iter=24, tol=0.0, time_limit=1000.0)  # which looks every 10
 
     def stop(rank, row):
         if rank == 3 and row.iteration == 5:
@@ -151,15 +151,15 @@ def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path):
 
     results = fit(cases.images(), [2, 3, 4], options, tmp_path, watch=stop)
     assert [(r.rank, r.status) for r in results] == [(2, "MAX_ITER"), (3, "INTERRUPTED")]
-    assert results[1].iterations == 5
+    assert results[1].iterations == 10
     begun: list[int] = []
     results = fit(cases.images(), [2, 3, 4], options, tmp_path, begin=begun.append)
     assert begun == [3, 4]
     assert [r.status for r in results] == ["MAX_ITER"] * 3
     trace = RunFolder(tmp_path).trace(3)
-    np.testing.assert_array_equal(trace[:, 0], np.arange(13))
+    np.testing.assert_array_equal(trace[:, 0], np.arange(25))
     assert (np.diff(trace[:, 1]) >= 0).all()
-    assert trace[-1, 2] <= trace[5, 2]
+    assert trace[-1, 2] <= trace[10, 2]
 
 
 class Killed(BaseException):
@@ -189,20 +189,20 @@ def test_a_killed_run_keeps_all_ranks_that_are_done(tmp_path):
 def test_a_long_fit_that_is_killed_goes_on_from_where_it_stood(tmp_path, monkeypatch):
     monkeypatch.setattr(runs_fit, "_LONG", 0)
     monkeypatch.setattr(keeper, "SECONDS", 0.0)
-    data, options = cases.images(), FitOptions(max_iter=12, tol=0.0)
+    data, options = cases.images(), FitOptions(max_iter=24, tol=0.0, time_limit=1000.0)
     with pytest.raises(Killed):
-        fit(data, [3], options, tmp_path, watch=kill_at((3, 8)))
+        fit(data, [3], options, tmp_path, watch=kill_at((3, 18)))
     [point] = tmp_path.glob("*.point.npz")
     kept = RunFolder(tmp_path).point(3)
     assert kept is not None
-    np.testing.assert_array_equal(kept["trace"][:, 0], np.arange(8))
+    np.testing.assert_array_equal(kept["trace"][:, 0], np.arange(11))
     found = np.sqrt(np.mean((data.V - kept["W"] @ kept["H"].T) ** 2))
     assert found == pytest.approx(kept["trace"][-1, 2], rel=1e-3)
-    with pytest.raises(ValueError, match="a run with max_iter 12, not 13"):
-        fit(data, [3], replace(options, max_iter=13), tmp_path)
+    with pytest.raises(ValueError, match="a run with max_iter 24, not 25"):
+        fit(data, [3], replace(options, max_iter=25), tmp_path)
     [result] = fit(data, [3], options, tmp_path)
-    assert (result.iterations, result.status) == (12, "MAX_ITER")
-    np.testing.assert_array_equal(RunFolder(tmp_path).trace(3)[:, 0], np.arange(13))
+    assert (result.iterations, result.status) == (24, "MAX_ITER")
+    np.testing.assert_array_equal(RunFolder(tmp_path).trace(3)[:, 0], np.arange(25))
     assert not point.exists()
 
 

@@ -11,11 +11,14 @@ from factormer.data.factors import Factors
 from factormer.data.intake import to_numpy
 from factormer.run.trace import Trace
 
-SECONDS = 30.0  # that a fit which is killed loses at most, and one iteration
+SECONDS = 30.0  # a killed fit loses at most these, and the iterations then under way
 
 
 class Keeper:
-    """A `Watch` that calls `keep` with W, H and the trace so far, and never ends a fit."""
+    """A `Watch` that calls `keep` with W, H and the trace so far, and never ends a fit.
+
+    It looks at the clock itself, so that the iterations need not know of it.
+    """
 
     def __init__(self, keep: Callable[[np.ndarray, np.ndarray, Trace], object]) -> None:
         self._keep, self._next = keep, time.monotonic() + SECONDS

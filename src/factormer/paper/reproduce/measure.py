@@ -15,7 +15,7 @@ from factormer.data import n_entries
 from factormer.data.factors import Factors
 from factormer.paper.reproduce.contestants import Contestant, Witness
 from factormer.problem.problem import Problem
-from factormer.solvers.base import iterate
+from factormer.solvers.loop import loop
 from factormer.train.synthetic import Stack
 
 _CHUNK = 16  # problems run at once: bounds the memory that attention takes
@@ -44,13 +44,11 @@ def run(
     errors, seconds, points = [], [], {}
     tick = time.perf_counter()
     start = contestant.start(problem, x0, witness)
-    states = iterate(problem, contestant.engine(witness), start)
-    for t in range(n_iter + 1):
-        x = next(states).factors
+    for look in loop(problem, contestant.engine(witness), start, limit=n_iter):
         seconds.append(time.perf_counter() - tick)
-        errors.append(problem.rmse(x))
-        if t in keep:
-            points[t] = x
+        errors.append(problem.rmse(look.factors))
+        if look.t in keep:
+            points[look.t] = look.factors
         tick = time.perf_counter()
     return Run(torch.stack(errors), torch.tensor(seconds).double(), witness.kept, points)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.base import Solver
+from factormer.solvers.loop import go_on, loop
 
 _SMALL = 1e-3  # excess beside the reference error that counts as none
 
@@ -101,9 +103,10 @@ def unrolled_loss(
     excess rose, so that it has a gradient although nothing came of it.
     """
     losses, gains, refusals = [], [], []
-    for target in reference:
+    looks = islice(go_on(problem, solver, state, limit=len(reference)), 1, None)
+    for target, look in zip(reference, looks, strict=True):
         before = _log_excess(rms(problem, state.error.detach()), best)
-        state = solver.step(problem, state)
+        state = look.state
         gain = _log_excess(rms(problem, state.error), best) - _log_excess(target, best)
         tried = state.inner.error
         tried = torch.where(tried.isfinite(), tried, state.error)
@@ -122,11 +125,9 @@ def trajectory(
 ) -> tuple[Float[Tensor, "t b"], Float[Tensor, "t b"]]:
     """The smallest error so far after each iteration, and whether that one was refused."""
     errors, refusals = [], []
-    state = solver.init(problem, x0)
-    for _ in range(n_iter):
-        state = solver.step(problem, state)
-        errors.append(rms(problem, state.error))
-        refusals.append(state.plain.float())
+    for look in islice(loop(problem, solver, x0, limit=n_iter), 1, None):
+        errors.append(rms(problem, look.state.error))
+        refusals.append(look.state.plain.float())
     return torch.stack(errors).cummin(dim=0).values, torch.stack(refusals)
 
 
