@@ -10,6 +10,7 @@ import torch
 from factormer import NMF, factorize
 from factormer import penalties as P
 from factormer.accelerate.anyrank import AnyRank
+from factormer.accelerate.cuda_graph import Replayed
 from factormer.accelerate.moves import Moves, Track, products, proposal
 from factormer.data import Dense
 from factormer.data.factors import Factors
@@ -18,6 +19,7 @@ from factormer.problem.problem import Problem
 from factormer.run.registry import SOLVERS as KINDS
 from factormer.run.registry import STARTS
 from factormer.solvers.ao_admm import admm_nnls
+from factormer.solvers.loop import loop
 from tests.networks import random_any_rank
 
 SOLVERS = [kind.name for kind in KINDS if {"free", "least squares"} <= set(kind.needs)]
@@ -120,15 +122,34 @@ def test_the_estimator_transforms_where_its_data_are():
 @pytest.mark.parametrize("accelerator", [None, "any-rank"])
 @pytest.mark.parametrize("shape", [(60, 40), (3, 60, 40)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_replayed_iterations_are_those_made_one_by_one(accelerator, shape, dtype):
-    """Recorded on a GPU, an iteration is the same; a callback asks for one at a time."""
+def test_replayed_iterations_are_those_made_one_by_one(accelerator, shape, dtype, monkeypatch):
+    """Recorded on a GPU, an iteration is the same."""
     V = torch.stack([data() for _ in range(shape[0])]) if len(shape) == 3 else data()
     options: dict[str, Any] = {"solver": "her-admm", "init": "nndsvd", "tol": 0.0, "max_iter": 25}
     V = V.to(dtype).cuda()
     replayed = factorize(V, 5, accelerator=accelerator, **options)
-    stepped = factorize(V, 5, accelerator=accelerator, callback=lambda _: None, **options)
+    monkeypatch.setattr(Replayed, "leap", lambda self, problem, state, n: (state, torch.empty(0)))
+    stepped = factorize(V, 5, accelerator=accelerator, **options)
     precise = 1e-3 if dtype == torch.float32 else 1e-9
     np.testing.assert_allclose(replayed.trace.rmse, stepped.trace.rmse, rtol=precise)
+
+
+@pytest.mark.parametrize("noise", [0.05, 1e-2, 1e-7])
+@pytest.mark.parametrize("members", [0, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@torch.no_grad()
+def test_strides_of_replayed_iterations_do_not_show(dtype, members, noise):
+    rng = torch.Generator().manual_seed(0)
+    shapes = [((members,) if members else ()) + k for k in ((90, 3), (60, 3), (90, 60))]
+    W, H, E = (torch.rand(*k, generator=rng).double() for k in shapes)
+    V = (W @ H.mT + noise * E).to("cuda", dtype)
+    x0 = Factors(*(torch.rand(k, generator=rng).to("cuda", dtype) for k in shapes[:2]))
+    problem, solver, found = Problem(Dense(V), 3), SOLVERS["her-admm"](), []
+    for at_most in (120, 7, 1):
+        looks = list(loop(problem, solver, x0, limit=120, at_most=at_most))
+        found.append([torch.cat([look.errors for look in looks[1:]]), *looks[-1].factors])
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 @pytest.mark.parametrize(("dtype", "noise"), [(torch.float32, 1e-2), (torch.float64, 1e-7)])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.accelerate.base import Restarted, Resumable
@@ -45,16 +45,31 @@ class Replayed(Restarted):
     def leap(
         self, problem: Problem, state: Resumable, n_iter: int
     ) -> tuple[Resumable, Float[Tensor, "n *b"]]:
-        """The state after `n_iter` steps and the error after each; none but on a GPU, or sparse."""
+        """The state after up to `n_iter` steps and the error after each.
+
+        None are made except on a GPU, and none on sparse data. Which recording makes an iteration
+        depends on the errors before and after it alone, never on `n_iter`.
+        """
         V = problem.V
         if V.device.type != "cuda" or not isinstance(V, Dense | LowRank):
             return state, torch.empty(0)
         least = RESOLVED[V.dtype] * V.sq_norm()
+        n_resolved = 0
         if bool((state.error > 2 * least).all()):
             after, errors = self._replay(problem, state, n_iter, resolved=True)
-            if bool((errors >= least).all()):
+            clear = _each(_before(state, errors) > 2 * least) & _each(errors >= least)
+            n_resolved = _leading(clear)
+            if n_resolved == n_iter:
                 return after, errors
-        return self._replay(problem, state, n_iter, resolved=False)
+        if n_resolved:
+            return self._replay(problem, state, n_resolved, resolved=True)
+        after, errors = self._replay(problem, state, n_iter, resolved=False)
+        unclear = ~_each(_before(state, errors) > 2 * least)
+        unclear[0] = True  # the other recording was tried
+        n_made = _leading(unclear)
+        if n_made == n_iter:
+            return after, errors
+        return self._replay(problem, state, n_made, resolved=False)
 
     def _replay(
         self, problem: Problem, state: Resumable, n_iter: int, *, resolved: bool
@@ -78,6 +93,21 @@ class Replayed(Restarted):
         with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
             _copy(_apart(self.step(problem, own), own), own)
         return Recording(graph, own)
+
+
+def _before(state: Resumable, errors: Float[Tensor, "n *b"]) -> Float[Tensor, "n *b"]:
+    """The error before each iteration, from those after."""
+    return torch.cat([state.error[None], errors[:-1]])
+
+
+def _each(claims: Bool[Tensor, "n *b"]) -> Bool[Tensor, " n"]:
+    """Whether a claim is true of every problem of the stack, for each iteration."""
+    return claims.flatten(1).all(dim=1) if claims.dim() > 1 else claims
+
+
+def _leading(claims: Bool[Tensor, " n"]) -> int:
+    """How many of the first are true."""
+    return int(claims.long().cumprod(dim=0).sum())
 
 
 def _apart(state: Any, other: Any) -> Any:
