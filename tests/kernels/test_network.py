@@ -1,21 +1,15 @@
-"""The compiled any-rank network and its iterations, against their twins in torch."""
-
-from itertools import islice
+"""The compiled any-rank network against its twin in torch."""
 
 import pytest
 import torch
 
 from factormer.accelerate.anyrank import AnyRank, Memory
-from factormer.accelerate.her import LearnedHER
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.anyrank import Pooled
-from factormer.nn.zoo import load_any_rank
 from factormer.problem.problem import Problem
-from factormer.solvers.hals import HALS
-from tests.kernels.test_loops import STORES, draw, draw_problem
+from tests.kernels.test_loops import draw_problem
 from tests.networks import random_any_rank
-from tests.steps import steps
 
 
 def memory_of(rng: torch.Generator, accelerator: AnyRank, strikes: float) -> Memory:
@@ -71,31 +65,3 @@ def test_what_is_zero_does_no_harm():
     gram = torch.zeros(2, 3, 3, dtype=torch.float64)
     found = accelerator.amounts(Pooled(*[zero] * 13), gram, memory)
     assert found.isfinite().all()
-
-
-@pytest.mark.parametrize("store", STORES.values(), ids=STORES.keys())
-@torch.no_grad()
-def test_leap_is_as_many_steps(store, rng):
-    problem, x0 = draw_problem(rng, store(draw(rng, 30, 20).pow(2)))
-    solver = LearnedHER(HALS(), AnyRank(load_any_rank("any-rank")))
-    states = list(islice(steps(problem, solver, x0), 13))
-    leapt, errors = solver.leap(problem, states[0], 12)
-    expected = torch.stack([state.sq_error(problem) for state in states[1:]])
-    torch.testing.assert_close(errors, expected, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(leapt.factors, states[-1].factors, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(leapt.memory.t, states[-1].memory.t)
-    torch.testing.assert_close(leapt.memory.W, states[-1].memory.W, rtol=1e-3, atol=1e-5)
-    assert leapt.plain == states[-1].plain
-
-
-@torch.no_grad()
-def test_leaps_go_on_from_each_other_and_from_steps(rng):
-    problem, x0 = draw_problem(rng)
-    solver = LearnedHER(HALS(), AnyRank(random_any_rank()))
-    whole, errors = solver.leap(problem, solver.init(problem, x0), 40)
-    assert (errors.diff() == 0).any()  # there are refusals among them
-    state = solver.step(problem, solver.init(problem, x0))
-    for n_iter in (1, 4, 5):
-        state, some = solver.leap(problem, state, n_iter)
-    torch.testing.assert_close(some, errors[6:11], rtol=1e-6, atol=1e-9)
-    assert (whole.error <= errors).all()

@@ -1,9 +1,8 @@
-"""The CPU engine: accelerated HALS with restart, extrapolated or led by a network, compiled."""
+"""The CPU engine: accelerated HALS, extrapolated with restart, compiled."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,10 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.accelerate.anyrank import AnyRank, Memory
 from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
-from factormer.accelerate.moves import Moves
 from factormer.data import Dense, LowRank
 from factormer.data.factors import Factors
 from factormer.problem.problem import RESOLVED, Problem
@@ -37,7 +34,7 @@ class HER(Restarted):
     def init(self, problem: Problem, x0: Factors) -> Any:
         """A `Resumable` at x0, in the arrays of compiled iterations where these are to come."""
         run = _Run.at(problem, x0, self.solver, self.accelerator)
-        return super().init(problem, x0) if run is None else Leapt(run, _momentum)
+        return super().init(problem, x0) if run is None else Leapt(run)
 
     def leap(
         self, problem: Problem, state: Resumable, n_iter: int
@@ -52,33 +49,7 @@ class HER(Restarted):
             return state, torch.empty(0)
         errors = np.empty(n_iter)
         done = loops.extrapolated()(*run.points, run.options, run.numbers, errors, *run.scratch)
-        return Leapt(run, _momentum), torch.from_numpy(errors[:done])
-
-
-@dataclass(frozen=True)
-class LearnedHER(Restarted):
-    """Accelerated HALS, each iteration from the proposal of an any-rank network."""
-
-    solver: HALS
-    accelerator: AnyRank
-
-    def leap(
-        self, problem: Problem, state: Resumable, n_iter: int
-    ) -> tuple[Resumable, Float[Tensor, " n"]]:
-        """As `HER.leap`."""
-        compiled = kernels.any_rank("iterations")
-        run = _Run.of(problem, state, self.accelerator.momentum)
-        if compiled is None or run is None:
-            return state, torch.empty(0)
-        errors = np.empty(n_iter)
-        options = np.append(run.options, [self.accelerator.patience, self.accelerator.memory])
-        r, (sizes, weights) = problem.rank, self.accelerator.packed
-        sums, room = np.empty((2, compiled.N_PRODUCTS, r)), compiled.room(r, sizes)
-        done = compiled.iterations()(
-            *(*run.points, options, run.numbers, errors, *run.scratch, *run.older),
-            *(sums, np.empty(5), sizes, weights, *room),
-        )
-        return Leapt(run, _memory), torch.from_numpy(errors[:done])
+        return Leapt(run), torch.from_numpy(errors[:done])
 
 
 class _Run(NamedTuple):
@@ -87,8 +58,7 @@ class _Run(NamedTuple):
     problem: Problem
     x: np.ndarray  # the point kept, and the proposal: [Wᵀ, Hᵀ] by rows, in float64
     y: np.ndarray
-    numbers: np.ndarray  # β, the one before it, its bound, the error, plain or not; and ages
-    older: list[np.ndarray]  # moves before the last, as x
+    numbers: np.ndarray  # β, the one before it, its bound, the error, plain or not
     sweeps: np.ndarray
     options: np.ndarray
     scratch: Any
@@ -103,15 +73,10 @@ class _Run(NamedTuple):
         sweeps = (int(state.inner.sweeps_h), int(state.inner.sweeps_w))
         if not _is_small(problem, sweeps):
             return None
-        x, older, memory = _side_by_side(state.factors), [], state.memory
-        numbers = [*state.memory, state.error, state.plain]
-        if isinstance(memory, Memory):
-            moves = zip(memory.W, memory.H, strict=True)
-            older = [_side_by_side(Factors(*pair)) for pair in moves]
-            counts = (memory.age, memory.t, memory.strikes)
-            numbers = [*memory.momentum, state.error, state.plain, *counts]
+        x = _side_by_side(state.factors)
         y = x.copy() if state.plain else _side_by_side(state.inner.factors)
-        return cls._from(problem, x, y, [float(v) for v in numbers], older, sweeps, rates)
+        numbers = [float(v) for v in (*state.memory, state.error, state.plain)]
+        return cls._from(problem, x, y, numbers, sweeps, rates)
 
     @classmethod
     def at(cls, problem: Problem, x0: Factors, solver: HALS, rates: Extrapolation) -> _Run | None:
@@ -123,7 +88,7 @@ class _Run(NamedTuple):
         if not _is_small(problem, sweeps):
             return None
         x, numbers = _side_by_side(x0), [rates.beta, rates.beta, 1.0, math.inf, 1.0]
-        return cls._from(problem, x, x.copy(), numbers, [], sweeps, rates)
+        return cls._from(problem, x, x.copy(), numbers, sweeps, rates)
 
     @classmethod
     def _from(
@@ -132,7 +97,6 @@ class _Run(NamedTuple):
         x: np.ndarray,
         y: np.ndarray,
         numbers: list[float],
-        older: list[np.ndarray],
         sweeps: tuple[int, int],
         rates: Extrapolation,
     ) -> _Run | None:
@@ -142,13 +106,12 @@ class _Run(NamedTuple):
         digits = (RESOLVED[torch.float64], FLAT[torch.float64])
         options = np.array([*growth, float(problem.V.sq_norm()), *digits])
         scratch = loops.Scratch.of(loops.unscaled(problem.rank))
-        return cls(problem, x, y, np.array(numbers), older, np.array(sweeps), options, scratch)
+        return cls(problem, x, y, np.array(numbers), np.array(sweeps), options, scratch)
 
     def copied(self) -> _Run:
         """The same with arrays of its own, as far as iterations write more than scratch."""
         x, y, numbers = self.x.copy(), self.y.copy(), self.numbers.copy()
-        older = [F.copy() for F in self.older]
-        return self._replace(x=x, y=y, numbers=numbers, older=older)
+        return self._replace(x=x, y=y, numbers=numbers)
 
     @property
     def points(self) -> tuple[Any, ...]:
@@ -179,7 +142,6 @@ class Leapt:
     """
 
     run: _Run
-    recall: Callable[[_Run], Any]
 
     @property
     def factors(self) -> Factors:
@@ -207,25 +169,14 @@ class Leapt:
         return HALSState(self.run.apart(self.run.y), sweeps_h, sweeps_w)
 
     @property
-    def memory(self) -> Any:
+    def memory(self) -> Momentum:
         """What the accelerator knows."""
-        return self.recall(self.run)
+        return Momentum(*torch.from_numpy(self.run.numbers[:3]).to(self.run.problem.V.dtype))
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the point."""
         unknown = self.run.numbers[3] == math.inf
         return problem.sq_error(self.factors) if unknown else self.error
-
-
-def _momentum(run: _Run) -> Momentum:
-    return Momentum(*torch.from_numpy(run.numbers[:3]).to(run.problem.V.dtype))
-
-
-def _memory(run: _Run) -> Memory:
-    parts = [run.apart(F) for F in run.older]
-    W, H = Moves(*(F.W for F in parts)), Moves(*(F.H for F in parts))
-    counts = torch.from_numpy(run.numbers[5:]).to(run.problem.V.dtype)
-    return Memory(_momentum(run), run.apart(run.y), W, H, *counts)
 
 
 def _is_one(problem: Problem) -> bool:

@@ -1,7 +1,7 @@
-"""The any-rank accelerator compiled for the CPU by numba: its passes, its network, iterations.
+"""The any-rank accelerator compiled for the CPU by numba: its passes and its network.
 
-Factors are (r, n) here, as in `kernels.loops`, whose parts are used. All but the passes is in
-float64. Imported by `kernels.any_rank()` alone, where numba is present.
+Factors are (r, n) here, as in `kernels.loops`. All but the passes is in float64. Imported by
+`kernels.any_rank()` alone, where numba is present.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 from numba import types
 
 from factormer.kernels.compile import array, jit, once
-from factormer.kernels.loops import iteration_at
 
 N_PRODUCTS, N_FEATURES, N_SHARED, N_OUT = 13, 15, 6, 6
 _FLOOR = 1e-14
@@ -51,9 +50,6 @@ def _gather(X, before, y, P, T, U, first, last, sums, start, stop):
         for k in range(12):
             sums[k, c] = found[k]
         sums[12, c] = zeros / n
-
-
-_gathered = jit(inner=True)(_gather)
 
 
 @once
@@ -254,7 +250,6 @@ def _mix(sums, gram, progress, sizes, weights, f, h, message, edges, steps, amou
             amounts[2, side, c] = o[3]
 
 
-_mixed = jit(inner=True)(_mix)
 _matrix, _vector, _whole = array(types.float64), array(types.float64, 1), array(types.int64, 1)
 _cube = array(types.float64, 3)
 
@@ -272,67 +267,3 @@ def room(r: int, sizes: np.ndarray) -> list[np.ndarray]:
     wide = max(2 * N_FEATURES + N_SHARED, 2 * d + 4 * k, 2 * N_OUT)
     shapes = ((r, wide), (r, d), (r, k), (3, r, r), (2, r, 4), (3, 2, r))
     return [np.zeros(shape) for shape in shapes]
-
-
-def _iterations(
-    parts, V, VT, Left, Right, short, m, x, y, new, F, gram, n_sweeps, options, state, errors, g,
-    lines, P, T, U, sums, progress, sizes, weights, nodes, h, message, edges, steps, amounts,
-):  # fmt: skip
-    """HALS from proposals of the network, judged at its end, as often as `errors` has room for.
-
-    As `kernels.loops._iterations`, with the older moves P, T and U (r, m + n), and the network's
-    room. State: β, the last one, its bound, the error, whether the next iteration is plain,
-    iterations since a refusal and in all, refusals. The last two options are how many are
-    borne with, and the share of one that is still held against the network an iteration later.
-    """
-    (r, both), half = x.shape, (0, m, x.shape[1])
-    eta, gamma, gamma_bound = options[0], options[1], options[2]
-    sq_norm, resolved, flat = options[3], options[4], options[5]
-    for i in range(len(errors)):
-        point = (m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines)
-        error = iteration_at(parts[4], (parts, V, VT, Left, Right, short, *point))
-        if error < resolved * sq_norm:
-            return i
-        beta, last, bound = state[0], state[1], state[2]
-        rose = not (error <= state[3])
-        kept = rose and not (state[4] > 0 and error < np.inf)
-        moved = 0.0
-        if not kept:
-            state[3] = error
-            for side in range(2):
-                columns = (half[side], half[side + 1])
-                _gathered(new, x, y, P, T, U, *columns, sums[side], 0, r)
-                for c in range(r):
-                    moved += sums[side, 2, c]
-            progress[0], progress[4] = beta, options[6]
-            progress[1], progress[2], progress[3] = state[5], state[6], state[7]
-            _mixed(sums, gram, progress, sizes, weights, nodes, h, message, edges, steps, amounts)
-        for c in range(r):
-            for j in range(both):
-                if moved == 0:
-                    x[c, j] = y[c, j] = x[c, j] if kept else new[c, j]
-                    continue
-                side = 1 if j >= m else 0
-                D, S = new[c, j] - x[c, j], new[c, j] - y[c, j]
-                step = amounts[0, side, c] * D + amounts[1, side, c] * P[c, j]
-                y[c, j] = new[c, j] + (step + amounts[2, side, c] * S)
-                x[c, j] = new[c, j]
-                P[c, j], T[c, j], U[c, j] = D, S, T[c, j]
-        state[0] = beta / eta if rose else min(bound, gamma * beta)
-        state[1], state[4] = beta, kept
-        state[2] = last if rose else min(1.0, gamma_bound * bound)
-        state[5] = 0 if rose else state[5] + 1
-        state[6], state[7] = state[6] + 1, options[7] * state[7] + rose
-        errors[i] = state[3]
-    return len(errors)
-
-
-@once
-def iterations() -> Callable[..., int]:
-    """The compiled iterations with the network, in float64: `_iterations`."""
-    count = types.int64
-    signature = count(
-        _whole, *[_matrix] * 5, count, *[_matrix] * 4, _cube, _whole, *[_vector] * 3, _matrix,
-        _vector, *[_matrix] * 3, _cube, _vector, _whole, _vector, *[_matrix] * 3, *[_cube] * 3,
-    )  # fmt: skip
-    return jit(signature)(_iterations)

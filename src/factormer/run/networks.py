@@ -11,7 +11,7 @@ import torch
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.cuda_graph import Replayed
-from factormer.accelerate.her import HER, LearnedHER
+from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
 from factormer.nn import zoo
@@ -50,7 +50,7 @@ def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> S
     if not isinstance(network, AnyRankNetwork):
         return Accelerated(solver, LearnedAccelerator(network))
     if isinstance(solver, HER):
-        return LearnedHER(solver.solver, AnyRank(network))
+        return Restarted(solver.solver, AnyRank(network))
     if isinstance(solver, Lookahead):
         return replace(solver, resting=AnyRank(network))
     if isinstance(solver, Replayed):
