@@ -48,19 +48,28 @@ class HER(Restarted):
         if loops is None or run is None:
             return state, torch.empty(0)
         errors = np.empty(n_iter)
-        done = loops.extrapolated()(*run.points, run.options, run.numbers, errors, *run.scratch)
-        return Leapt(run), torch.from_numpy(errors[:done])
+        done, progress = loops.extrapolated()(
+            loops.parts(),
+            run.data,
+            run.points,
+            run.options,
+            run.rates,
+            run.progress,
+            errors,
+            run.scratch,
+        )
+        return Leapt(run._replace(progress=progress)), torch.from_numpy(errors[:done])
 
 
 class _Run(NamedTuple):
-    """What the compiled iterations take: V and the points, numbers, options, and scratch."""
+    """What the compiled iterations take (see `kernels.loops`), and the problem it is of."""
 
     problem: Problem
-    x: np.ndarray  # the point kept, and the proposal: [Wᵀ, Hᵀ] by rows, in float64
-    y: np.ndarray
-    numbers: np.ndarray  # β, the one before it, its bound, the error, plain or not
-    sweeps: np.ndarray
-    options: np.ndarray
+    data: Any
+    points: Any
+    options: Any
+    rates: Any
+    progress: Any
     scratch: Any
 
     @classmethod
@@ -75,8 +84,8 @@ class _Run(NamedTuple):
             return None
         x = _side_by_side(state.factors)
         y = x.copy() if state.plain else _side_by_side(state.inner.factors)
-        numbers = [float(v) for v in (*state.memory, state.error, state.plain)]
-        return cls._from(problem, x, y, numbers, sweeps, rates)
+        numbers = [float(v) for v in (*state.memory, state.error)]
+        return cls._from(problem, x, y, (*numbers, bool(state.plain)), sweeps, rates)
 
     @classmethod
     def at(cls, problem: Problem, x0: Factors, solver: HALS, rates: Extrapolation) -> _Run | None:
@@ -87,8 +96,8 @@ class _Run(NamedTuple):
         sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
         if not _is_small(problem, sweeps):
             return None
-        x, numbers = _side_by_side(x0), [rates.beta, rates.beta, 1.0, math.inf, 1.0]
-        return cls._from(problem, x, x.copy(), numbers, sweeps, rates)
+        x, progress = _side_by_side(x0), (rates.beta, rates.beta, 1.0, math.inf, True)
+        return cls._from(problem, x, x.copy(), progress, sweeps, rates)
 
     @classmethod
     def _from(
@@ -96,37 +105,32 @@ class _Run(NamedTuple):
         problem: Problem,
         x: np.ndarray,
         y: np.ndarray,
-        numbers: list[float],
+        progress: tuple[Any, ...],
         sweeps: tuple[int, int],
         rates: Extrapolation,
     ) -> _Run | None:
-        if (loops := kernels.compiled("parts")) is None:
+        loops, restart = kernels.compiled("extrapolated"), kernels.restarting()
+        if loops is None or restart is None:
             return None
-        growth = (rates.eta, rates.gamma, rates.gamma_bound)
-        digits = (RESOLVED[torch.float64], FLAT[torch.float64])
-        options = np.array([*growth, float(problem.V.sq_norm()), *digits])
-        scratch = loops.Scratch.of(loops.unscaled(problem.rank))
-        return cls(problem, x, y, np.array(numbers), np.array(sweeps), options, scratch)
-
-    def copied(self) -> _Run:
-        """The same with arrays of its own, as far as iterations write more than scratch."""
-        x, y, numbers = self.x.copy(), self.y.copy(), self.numbers.copy()
-        return self._replace(x=x, y=y, numbers=numbers)
-
-    @property
-    def points(self) -> tuple[Any, ...]:
-        """Parts, V, the points and room for new ones, in the order of `kernels.loops`."""
-        V, r, empty = self.problem.V, self.problem.rank, np.empty((0, 0))
-        loops = kernels.compiled("parts")
+        V, r, empty = problem.V, problem.rank, np.empty((0, 0))
         assert isinstance(V, Dense | LowRank)
-        assert loops is not None
         (*U, right), (*Z, right_T) = V.chain
         short = np.empty((r, U[0].shape[1])) if U else empty
-        new, F = (np.empty_like(self.x) for _ in range(2))
-        return (
-            *(loops.parts(), right, right_T, *(U or [empty]), *(Z or [empty]), short, V.shape[0]),
-            *(self.x, self.y, new, F, np.empty((2, r, r)), self.sweeps),
+        digits = (RESOLVED[torch.float64], FLAT[torch.float64])
+        return cls(
+            problem,
+            data=loops.Data(right, right_T, *(U or [empty]), *(Z or [empty]), short),
+            points=loops.Points(x, y, np.empty_like(x), np.empty_like(x), np.empty((2, r, r))),
+            options=loops.Options(*sweeps, float(V.sq_norm()), *digits),
+            rates=restart.Rates(rates.eta, rates.gamma, rates.gamma_bound),
+            progress=restart.Progress(*progress),
+            scratch=loops.Scratch.of(loops.unscaled(r)),
         )
+
+    def copied(self) -> _Run:
+        """The same with points of its own, since iterations overwrite them; the rest is scratch."""
+        kept, proposed = self.points.kept.copy(), self.points.proposed.copy()
+        return self._replace(points=self.points._replace(kept=kept, proposed=proposed))
 
     def apart(self, F: np.ndarray) -> Factors:
         """The point that is held side by side, as tensors."""
@@ -150,32 +154,33 @@ class Leapt:
 
     @cached_property
     def _factors(self) -> Factors:
-        return self.run.apart(self.run.x)
+        return self.run.apart(self.run.points.kept)
 
     @property
     def error(self) -> Float[Tensor, ""]:
         """Its error."""
-        return torch.tensor(self.run.numbers[3])
+        return torch.tensor(self.run.progress.error, dtype=torch.float64)
 
     @property
     def plain(self) -> Bool[Tensor, ""]:
         """Whether the proposal is the point itself."""
-        return torch.tensor(self.run.numbers[4] > 0)
+        return torch.tensor(self.run.progress.plain)
 
     @property
     def inner(self) -> HALSState:
         """The state of HALS, at the proposal."""
-        sweeps_h, sweeps_w = torch.from_numpy(self.run.sweeps)
-        return HALSState(self.run.apart(self.run.y), sweeps_h, sweeps_w)
+        options = self.run.options
+        sweeps = (torch.tensor(k) for k in (options.sweeps_h, options.sweeps_w))
+        return HALSState(self.run.apart(self.run.points.proposed), *sweeps)
 
     @property
     def memory(self) -> Momentum:
         """What the accelerator knows."""
-        return Momentum(*torch.from_numpy(self.run.numbers[:3]).to(self.run.problem.V.dtype))
+        return Momentum(*torch.tensor(self.run.progress[:3], dtype=self.run.problem.V.dtype))
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the point."""
-        unknown = self.run.numbers[3] == math.inf
+        unknown = self.run.progress.error == math.inf
         return problem.sq_error(self.factors) if unknown else self.error
 
 

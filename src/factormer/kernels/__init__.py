@@ -36,6 +36,11 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
+def restarting() -> ModuleType | None:
+    """The restart rule of compiled iterations."""
+    return _loaded("restart")
+
+
 def any_rank(*wanted: Any) -> ModuleType | None:
     """The any-rank accelerator."""
     return _loaded("network", *wanted)

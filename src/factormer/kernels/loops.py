@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from factormer.kernels.compile import address, array, calling, jit, once
+from factormer.kernels.restart import PROGRESS, RATES, Progress, extrapolate, judged
 
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
@@ -170,96 +171,132 @@ def _gram(A, start, stop, out):
             out[c, k] = out[k, c] = total
 
 
-def _iteration(parts, V, VT, U, Z, short, m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines):
-    """One iteration of HALS from y to `new`; `gram` becomes WᵀW and HᵀH; returns the squared error.
-
-    y, new and F hold [Wᵀ, Hᵀ] (r, m + n): the point before, the one after, and [(VH)ᵀ, (VᵀW)ᵀ]. V
-    is V (m, n) and VT its transpose (n, m); or, for a matrix U Zᵀ, they are Zᵀ and Uᵀ, and `short`
-    (r, p) is room for UᵀW. `parts` are addresses.
-    """
-    (r, both), start, stop, G_W, G = y.shape, 0, m, gram[0], gram[1]
-    for side in range(2):  # H from the W before, then W from that H
-        given, begin, end = (y, 0, m) if side == 0 else (new, m, both)
-        start, stop = (m, both) if side == 0 else (0, m)
-        _gram_at(parts[0], (given, begin, end, G))
-        right = V if side == 0 else VT
-        if len(short):
-            _multiply_at(parts[1], (given, begin, U if side == 0 else Z, short, 0))
-            _multiply_at(parts[1], (short, 0, right, F, start))
-        else:
-            _multiply_at(parts[1], (given, begin, right, F, start))
-        _scale_at(parts[2], (G, flat, g))
-        _sweep_at(parts[3], (F, y, new, n_sweeps[side], start, stop, g, lines))
-    _gram_at(parts[0], (new, start, stop, G_W))
-    error = sq_norm
-    for c in range(r):
-        for j in range(m):
-            error -= 2 * F[c, j] * new[c, j]
-        for k in range(r):
-            error += G[c, k] * G_W[c, k]
-    return error
-
-
-_whole, _cube = array(_count, 1), array(types.float64, 3)
 _gram_of = types.void(_matrix, _count, _count, _matrix)
 _multiply_of = types.void(_matrix, _count, _matrix, _matrix, _count)
-_iteration_of = types.float64(
-    *(_whole, *[_matrix] * 5, _count, *[_matrix] * 3, _cube, _whole),
-    *(types.float64, types.float64, _matrix, _vector),
-)
 _gram_at, _multiply_at, _scale_at = calling(_gram_of), calling(_multiply_of), calling(_scale_of)
-_sweep_at, iteration_at = calling(_sweeps_of(np.dtype(float))), calling(_iteration_of)
+_sweep_at = calling(_sweeps_of(np.dtype(float)))
+
+
+class Parts(NamedTuple):
+    """Where the parts of an iteration stand in memory: see `kernels.compile`."""
+
+    gram: int
+    multiply: int
+    scale: int
+    sweep: int
 
 
 @once
 def _functions() -> list[Any]:
     gram, multiply = jit(_gram_of, inner=True)(_gram), jit(_multiply_of, inner=True)(_multiply)
-    iteration = jit(_iteration_of, inner=True)(_iteration)
-    return [gram, multiply, _scaling(), sweeps(np.dtype(float)), iteration]
+    return [gram, multiply, _scaling(), sweeps(np.dtype(float))]
 
 
 @once
-def parts() -> np.ndarray:
-    """The addresses of an iteration's parts, as `_iteration` takes them, and then its own."""
-    return np.array([address(function) for function in _functions()])
+def parts() -> Parts:
+    """The parts of an iteration, compiled."""
+    return Parts(*(address(function) for function in _functions()))
 
 
-def _iterations(
-    parts, V, VT, U, Z, short, m, x, y, new, F, gram, n_sweeps, options, state, errors, g, lines
-):
+class Data(NamedTuple):
+    """V (m, n) and its transpose; or for a matrix U Zᵀ, its right parts Zᵀ and Uᵀ, and U and Z.
+
+    `short` (r, p) is room for UᵀW, and empty, as U and Z are, where V is itself.
+    """
+
+    V: np.ndarray
+    VT: np.ndarray
+    U: np.ndarray
+    Z: np.ndarray
+    short: np.ndarray
+
+
+class Points(NamedTuple):
+    """[Wᵀ, Hᵀ] (r, m + n) by rows: the point kept, the proposal, and what an iteration makes.
+
+    That is the new point, [(VH)ᵀ, (VᵀW)ᵀ], and WᵀW and HᵀH (2, r, r).
+    """
+
+    kept: np.ndarray
+    proposed: np.ndarray
+    new: np.ndarray
+    products: np.ndarray
+    grams: np.ndarray
+
+
+class Options(NamedTuple):
+    """Sweeps for H and for W; ‖V‖², the share of it that has digits enough, and what is flat."""
+
+    sweeps_h: int
+    sweeps_w: int
+    sq_norm: float
+    resolved: float
+    flat: float
+
+
+@jit(inner=True)
+def _half_step(parts, data, points, options, scratch, m, side):
+    """The new H from the W proposed (side 0), or the new W from the new H (side 1)."""
+    proposed, new, both = points.proposed, points.new, points.new.shape[1]
+    given, first, last = (proposed, 0, m) if side == 0 else (new, m, both)
+    start, stop = (m, both) if side == 0 else (0, m)
+    G, right = points.grams[1], data.V if side == 0 else data.VT
+    _gram_at(parts.gram, (given, first, last, G))
+    if len(data.short):
+        _multiply_at(parts.multiply, (given, first, data.U if side == 0 else data.Z, data.short, 0))
+        _multiply_at(parts.multiply, (data.short, 0, right, points.products, start))
+    else:
+        _multiply_at(parts.multiply, (given, first, right, points.products, start))
+    _scale_at(parts.scale, (G, options.flat, scratch.g))
+    n_sweeps = options.sweeps_h if side == 0 else options.sweeps_w
+    rows = (points.products, proposed, new, n_sweeps, start, stop)
+    _sweep_at(parts.sweep, (*rows, scratch.g, scratch.lines))
+
+
+@jit(inner=True)
+def _iteration(parts, data, points, options, scratch, m):
+    """One iteration of HALS from the proposal to the new point; returns the squared error."""
+    for side in range(2):  # H from the W proposed, then W from that H
+        _half_step(parts, data, points, options, scratch, m, side)
+    new, F, HtH, WtW, error = points.new, points.products, points.grams[1], points.grams[0], 0.0
+    _gram_at(parts.gram, (new, 0, m, WtW))
+    error += options.sq_norm
+    for c in range(len(new)):
+        for j in range(m):
+            error -= 2 * F[c, j] * new[c, j]
+        for k in range(len(new)):
+            error += HtH[c, k] * WtW[c, k]
+    return error
+
+
+def _iterations(parts, data, points, options, rates, progress, errors, scratch):
     """HALS extrapolated with restart, in place, as often as `errors` has room for.
 
-    x is the point kept and y the proposal; for the others see `_iteration`. Ends early where the
-    error leaves too few digits of ‖V‖²; returns the iterations made.
+    Ends early where the error leaves too few digits of ‖V‖². Returns the iterations made, and how
+    it stands after them.
     """
-    (r, both), eta, gamma, gamma_bound = x.shape, options[0], options[1], options[2]
-    sq_norm, resolved, flat = options[3], options[4], options[5]
+    m = len(data.U) if len(data.short) else len(data.V)
     for t in range(len(errors)):
-        point = (m, y, new, F, gram, n_sweeps, sq_norm, flat, g, lines)
-        error = iteration_at(parts[4], (parts, V, VT, U, Z, short, *point))
-        if error < resolved * sq_norm:
-            return t
-        beta, last, bound = state[0], state[1], state[2]
-        rose = not (error <= state[3])
-        kept = rose and not (state[4] > 0 and error < np.inf)
-        if not kept:
-            state[3] = error
-        for c in range(r):
-            for j in range(both):
-                here = x[c, j] if kept else new[c, j]
-                y[c, j] = here + beta * (here - x[c, j])
-                x[c, j] = here
-        state[0] = beta / eta if rose else (gamma * beta if gamma * beta < bound else bound)
-        state[1] = beta
-        wider = gamma_bound * bound
-        state[2] = last if rose else (wider if wider < 1 else 1.0)
-        state[4] = kept
-        errors[t] = state[3]
-    return len(errors)
+        error = _iteration(parts, data, points, options, scratch, m)
+        if error < options.resolved * options.sq_norm:
+            return t, progress
+        after = judged(progress, error, rates)
+        extrapolate(points.kept, points.proposed, points.new, progress.beta, after.plain)
+        progress, errors[t] = after, after.error
+    return len(errors), progress
+
+
+_parts_of = types.NamedUniTuple(_count, 4, Parts)
+_data_of = types.NamedUniTuple(_matrix, 5, Data)
+_points_of = types.NamedTuple([*[_matrix] * 4, array(types.float64, 3)], Points)
+_options_of = types.NamedTuple([_count] * 2 + [types.float64] * 3, Options)
+_scratch_of = types.NamedTuple([_matrix, _vector], Scratch)
 
 
 @once
-def extrapolated() -> Callable[..., int]:
+def extrapolated() -> Callable[..., tuple[int, Progress]]:
     """The compiled iterations, in float64: `_iterations`."""
-    points = (*[_matrix] * 5, _count, *[_matrix] * 4, _cube, _whole)
-    return jit(_count(_whole, *points, *[_vector] * 3, _matrix, _vector))(_iterations)
+    result = types.Tuple([_count, PROGRESS])
+    return jit(
+        result(_parts_of, _data_of, _points_of, _options_of, RATES, PROGRESS, _vector, _scratch_of)
+    )(_iterations)
