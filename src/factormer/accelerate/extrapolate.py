@@ -35,6 +35,11 @@ class Extrapolation:
     gamma: float = 1.05
     gamma_bound: float = 1.01
 
+    @property
+    def rates(self) -> tuple[float, float, float]:
+        """Those of `kernels.restart`."""
+        return float(self.eta), float(self.gamma), float(self.gamma_bound)
+
     def init(self, problem: Problem, x0: Factors) -> Momentum:
         V = problem.V
         beta = torch.full(V.shape[:-2], self.beta, dtype=V.dtype, device=V.device)

@@ -96,7 +96,7 @@ class _Run(NamedTuple):
         sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
         if not _is_small(problem, sweeps):
             return None
-        x, progress = _side_by_side(x0), (rates.beta, rates.beta, 1.0, math.inf, True)
+        x, progress = _side_by_side(x0), (float(rates.beta), float(rates.beta), 1.0, math.inf, True)
         return cls._from(problem, x, x.copy(), progress, sweeps, rates)
 
     @classmethod
@@ -122,7 +122,7 @@ class _Run(NamedTuple):
             data=loops.Data(right, right_T, *(U or [empty]), *(Z or [empty]), short),
             points=loops.Points(x, y, np.empty_like(x), np.empty_like(x), np.empty((2, r, r))),
             options=loops.Options(*sweeps, float(V.sq_norm()), *digits),
-            rates=restart.Rates(rates.eta, rates.gamma, rates.gamma_bound),
+            rates=restart.Rates(*rates.rates),
             progress=restart.Progress(*progress),
             scratch=loops.Scratch.of(loops.unscaled(r)),
         )
@@ -170,8 +170,8 @@ class Leapt:
     def inner(self) -> HALSState:
         """The state of HALS, at the proposal."""
         options = self.run.options
-        sweeps = (torch.tensor(k) for k in (options.sweeps_h, options.sweeps_w))
-        return HALSState(self.run.apart(self.run.points.proposed), *sweeps)
+        sweeps_h, sweeps_w = torch.tensor([options.sweeps_h, options.sweeps_w])
+        return HALSState(self.run.apart(self.run.points.proposed), sweeps_h, sweeps_w)
 
     @property
     def memory(self) -> Momentum:

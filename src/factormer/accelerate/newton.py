@@ -35,28 +35,39 @@ class ExtrapolatedNewton(Restarted):
 
         None are made but under Kullback–Leibler, on one small dense matrix on a CPU.
         """
-        loops = kernels.kullback_rows("iterations")
-        if loops is None or not self._can(problem):
+        loops, restart = kernels.kullback_rows("iterations"), kernels.restarting()
+        if loops is None or restart is None or not self._can(problem):
             return state, torch.empty(0)
         assert isinstance(problem, Objective)
         (m, n), r, dtype = problem.V.shape, problem.rank, problem.V.dtype
         x = _stacked(state.factors)
         y = x.copy() if state.plain else _stacked(state.inner.factors)
         data = (problem.entries.values.reshape(m, n), problem.T.entries.values.reshape(n, m))
-        rates = np.array([getattr(self.accelerator, k) for k in ("eta", "gamma", "gamma_bound")])
-        options = np.array([self.solver.options(on, r) for on in (problem.on_h, problem.on_w)])
-        numbers = np.array([float(v) for v in (*state.memory, state.error, state.plain)])
-        base, errors = np.empty((max(m, n), r)), np.empty(n_iter)
-        room = scratch(loops.Room.of, max(m, n), r, np.float64)
-        loops.iterations()(
-            *data, x, y, np.empty_like(x), base, np.empty(r), rates, options, numbers, errors, *room
+        rates = restart.Rates(*self.accelerator.rates)
+        numbers = (float(v) for v in (*state.memory, state.error))
+        options = (
+            loops.Options(*self.solver.options(on, r)) for on in (problem.on_h, problem.on_w)
         )
-        beta, last, bound, error, plain = torch.from_numpy(numbers).unbind()
+        points = loops.Points(x, y, np.empty_like(x), np.empty((max(m, n), r)), np.empty(r))
+        room, errors = scratch(loops.Room.of, max(m, n), r, np.float64), np.empty(n_iter)
+        progress = loops.iterations()(
+            *data,
+            points,
+            *options,
+            rates,
+            restart.Progress(*numbers, bool(state.plain)),
+            errors,
+            room,
+        )
+        memory = Momentum(*torch.tensor(progress[:3], dtype=dtype))
+        error, plain = (
+            torch.tensor(progress.error, dtype=torch.float64),
+            torch.tensor(progress.plain),
+        )
         points = (Factors(F[:m], F[m:]) for F in (torch.from_numpy(x), torch.from_numpy(y)))
         kept, proposed = points
         inner = self.solver.adopt(problem, state.inner, proposed)
-        memory = Momentum(beta.to(dtype), last.to(dtype), bound.to(dtype))
-        return RestartedState(kept, error, plain > 0, inner, memory), torch.from_numpy(errors)
+        return RestartedState(kept, error, plain, inner, memory), torch.from_numpy(errors)
 
     def _can(self, problem: Problem) -> bool:
         V, r = problem.V, problem.rank

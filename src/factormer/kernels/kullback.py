@@ -18,12 +18,30 @@ from numba import types
 
 from factormer.kernels.compile import array, jit, once
 from factormer.kernels.entrywise import logarithms, tiny_of
+from factormer.kernels.restart import PROGRESS, RATES, Progress, extrapolate, judged
 
 _LANES = 64  # rows of a factor that are worked on at once
 
 
+class Options(NamedTuple):
+    """The weights of ‖x‖₁ and ‖x‖²/2, how far below v a fit is taken for, sweeps, what is held.
+
+    `held` has a number above 0 for each component that is to stay as it is.
+    """
+
+    l1: float
+    l2: float
+    near: float
+    n_sweeps: int
+    held: np.ndarray
+
+
 class Room(NamedTuple):
-    """Scratch for `_LANES` rows: arrays of lines, then logarithms and their exponents."""
+    """Scratch for `_LANES` rows: arrays of lines, then logarithms and their exponents.
+
+    `single` has lines for a number of each row: the slopes at the end of the way, their part that
+    does not depend on the fit, how that bends, slopes in between, and how far to go.
+    """
 
     fit: np.ndarray
     way: np.ndarray
@@ -81,8 +99,9 @@ def _combine(weights, A, lanes, out):
 
 
 @jit(inner=True)
-def _model(V, other, first, width, lanes, near, x, fit, pull, curve, g, G):
+def _model(V, other, first, width, lanes, near, room):
     """Take Σ (v/y) b from g, and make G = Σ (v/y²) b bᵀ, for so many rows from the first."""
+    x, fit, pull, curve, g, G = room.x, room.fit, room.pull, room.curve, room.g, room.G
     m, r = other.shape
     real = x.dtype.type
     zero, one, tiny = real(0), real(1), tiny_of(x)
@@ -125,9 +144,10 @@ def _model(V, other, first, width, lanes, near, x, fit, pull, curve, g, G):
 
 
 @jit(inner=True)
-def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
+def _descend(options, lanes, room, move):
     """Sweeps on g·s + ½ s·G s over x + s ≥ 0 from s = 0; what is zero and should be, stays."""
-    r = len(options) - 4
+    G, g, x, step, inverse = room.G, room.g, room.x, room.step, room.inverse
+    r = len(options.held)
     real = x.dtype.type
     zero, one, flat = real(0), real(1), real(1e-12)
     for j in range(lanes):
@@ -147,9 +167,9 @@ def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
             bent = G_cc[j] > flat * move[j] and (x_c[j] > zero or g_c[j] < zero)
             inverse_c[j] = one / G_cc[j] if bent else -one / (flat * move[j])
     step[:] = zero
-    for _ in range(n_sweeps):
+    for _ in range(options.n_sweeps):
         for c in range(r):
-            if options[4 + c] > 0:  # held
+            if options.held[c] > 0:
                 continue
             g_c, x_c, step_c = _line(g, c), _line(x, c), _line(step, c)
             inverse_c = _line(inverse, c)
@@ -167,8 +187,11 @@ def _descend(n_sweeps, options, lanes, G, g, x, step, inverse, move):
 
 
 @jit(inner=True)
-def _search(V, first, width, fit, way, fixed, bend, end, now, t):
+def _search(V, first, width, room):
     """How far to go from `fit` along `way`, where the slopes at the end of the way are `end`."""
+    fit, way, single = room.fit, room.way, room.single
+    end, fixed, bend = _line(single, 0), _line(single, 1), _line(single, 2)
+    now, t = _line(single, 3), _line(single, 4)
     real, tiny = fit.dtype.type, tiny_of(fit)
     zero, half = real(0), real(0.5)
     for _try in range(12):  # a convex function falls to t if its mean slope does
@@ -191,37 +214,35 @@ def _search(V, first, width, fit, way, fixed, bend, end, now, t):
         t[j] = zero if end[j] > zero else t[j]
 
 
-def _rows(
-    V, other, linear, X, out, start, stop, options, wants_loss,
-    fit, way, pull, curve, G, g, x, step, inverse, single, logs, exponents,
-):  # fmt: skip
+def _rows(V, other, linear, X, out, start, stop, options, wants_loss, room):
     """A Newton step for the rows start … stop of X, to `out`; returns their share of the loss.
 
-    V is (m, n), `other` ≥ 0 (m, r) the other factor, `linear` the sum of its rows. Options: λ₁, λ₂,
-    `near`, sweeps, and for each component whether it is held. The rest is a `Room`.
+    V is (m, n), `other` ≥ 0 (m, r) the other factor, `linear` the sum of its rows.
     """
+    fit, way, G, g, x, step, single = (
+        room.fit, room.way, room.G, room.g, room.x, room.step, room.single
+    )  # fmt: skip
     m, r = other.shape
     real = X.dtype.type
     zero, one, tiny = real(0), real(1), tiny_of(X)
-    l1, l2, near, n_sweeps = real(options[0]), real(options[1]), real(options[2]), int(options[3])
-    end, fixed, bend = _line(single, 0), _line(single, 1), _line(single, 2)
-    now, t = _line(single, 3), _line(single, 4)
+    l1, l2, near = real(options.l1), real(options.l2), real(options.near)
+    end, fixed, bend, t = _line(single, 0), _line(single, 1), _line(single, 2), _line(single, 4)
     loss = 0.0
     for first in range(start, stop, _LANES):
         width = min(_LANES, stop - first)
         lanes = (width + 15) // 16 * 16
-        pull[:], curve[:] = zero, zero
+        room.pull[:], room.curve[:] = zero, zero
         for c in range(r):
             x_c, g_c = _line(x, c), _line(g, c)
             for j in range(lanes):
                 x_c[j] = max(X[first + j, c], zero) if j < width else zero
                 g_c[j] = linear[c] + l1 + l2 * x_c[j]
-        _model(V, other, first, width, lanes, near, x, fit, pull, curve, g, G)
+        _model(V, other, first, width, lanes, near, room)
         for c in range(r):
             G_cc = _line(G, _pair(c, c))
             for j in range(lanes):
                 G_cc[j] += l2
-        _descend(n_sweeps, options, lanes, G, g, x, step, inverse, end)
+        _descend(options, lanes, room, end)
         for j in range(lanes):
             fixed[j], bend[j], end[j], t[j] = zero, zero, zero, one
         for c in range(r):
@@ -236,26 +257,32 @@ def _rows(
                 end[j] -= d[j] * v[j] / max(y[j] + d[j], tiny)
         for j in range(width):
             end[j] += fixed[j] + bend[j]
-        _search(V, first, width, fit, way, fixed, bend, end, now, t)
+        _search(V, first, width, room)
         for j in range(width):
             for c in range(r):
                 x_c = max(x[c * _LANES + j] + t[j] * step[c * _LANES + j], zero)
                 out[first + j, c] = x_c
                 loss += x_c * (linear[c] + l1 + l2 / 2 * x_c)
         if wants_loss:
+            logs = room.logs
             for i in range(m):
                 y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
                 for j in range(width):
                     logs[j] = max(v[j], tiny) / max(y[j] + t[j] * d[j], tiny)
-                logarithms(width, logs, exponents)
+                logarithms(width, logs, room.exponents)
                 for j in range(width):
                     loss += v[j] * (logs[j] - 1)
     return loss
 
 
-def _room_types(real):
+def _room_of(real):
     vector, whole = array(real, 1), array(types.int64, 1)
-    return (*[vector] * 10, array(types.float64, 1), whole)
+    return types.NamedTuple([*[vector] * 10, array(types.float64, 1), whole], Room)
+
+
+_options_of = types.NamedTuple(
+    [*[types.float64] * 3, types.int64, array(types.float64, 1)], Options
+)
 
 
 @once
@@ -264,8 +291,8 @@ def rows(dtype: Any) -> Callable[..., float]:
     real = numba.from_dtype(dtype)
     matrix, vector, count = array(real), array(real, 1), types.int64
     signature = types.float64(
-        matrix, matrix, vector, matrix, matrix, count, count, array(types.float64, 1),
-        types.boolean, *_room_types(real),
+        matrix, matrix, vector, matrix, matrix, count, count, _options_of, types.boolean,
+        _room_of(real),
     )  # fmt: skip
     return jit(signature)(_rows)
 
@@ -273,57 +300,65 @@ def rows(dtype: Any) -> Callable[..., float]:
 _half = jit(inner=True)(_rows)
 
 
-def _iterations(
-    V, VT, x, y, new, base, linear, rates, options, state, errors,
-    fit, way, pull, curve, G, g, at, step, inverse, single, logs, exponents,
-):  # fmt: skip
+class Points(NamedTuple):
+    """[W; H] (m + n, r): the point kept, the proposal, the new one; and room for a factor.
+
+    `linear` (r,) is room for the sum of its rows.
+    """
+
+    kept: np.ndarray
+    proposed: np.ndarray
+    new: np.ndarray
+    other: np.ndarray
+    linear: np.ndarray
+
+
+@jit(inner=True)
+def _half_step(V, given, before, after, options, wants_loss, points, room):
+    """A Newton step from `before` to `after`, for the other factor `given`; returns the loss."""
+    other, linear = points.other[: len(given)], points.linear
+    linear[:] = 0
+    for i in range(len(given)):
+        for c in range(len(linear)):
+            other[i, c] = max(given[i, c], 0)
+            linear[c] += other[i, c]
+    rows = len(after)
+    return _half(V, other, linear, before, after, 0, rows, options, wants_loss, room)
+
+
+@jit(inner=True)
+def _penalty(X, options):
+    """Twice what the penalties on a factor add to the objective."""
+    total = 0.0
+    if options.l1 > 0 or options.l2 > 0:
+        for i in range(len(X)):
+            for c in range(X.shape[1]):
+                total += X[i, c] * (2 * options.l1 + options.l2 * X[i, c])
+    return total
+
+
+def _iterations(V, VT, points, on_h, on_w, rates, progress, errors, room):
     """Iterations extrapolated with restart, in place, as many as `errors` has room for.
 
-    x is the point kept, y the proposal and `new` the point after: [W; H] (m + n, r) each; `base` is
-    room for a factor, `options` has a row for H and one for W, `state` is as in `kernels.loops`.
+    Returns how it stands after them.
     """
-    m, r, eta, gamma, gamma_bound = len(V), x.shape[1], rates[0], rates[1], rates[2]
+    m, proposed, new = len(V), points.proposed, points.new
     for t in range(len(errors)):
-        error = 0.0
-        for side in range(2):  # H from the W before, then W from that H
-            given, data = (y[:m], V) if side == 0 else (new[m:], VT)
-            before, after = (y[m:], new[m:]) if side == 0 else (y[:m], new[:m])
-            other = base[: len(given)]
-            linear[:] = 0
-            for i in range(len(given)):
-                for c in range(r):
-                    other[i, c] = max(given[i, c], 0)
-                    linear[c] += other[i, c]
-            loss = _half(
-                data, other, linear, before, after, 0, len(after), options[side], side == 1,
-                fit, way, pull, curve, G, g, at, step, inverse, single, logs, exponents,
-            )  # fmt: skip
-            if side == 1:
-                error += 2 * loss
-            elif options[0, 0] > 0 or options[0, 1] > 0:
-                for i in range(len(after)):
-                    for c in range(r):
-                        error += after[i, c] * (2 * options[0, 0] + options[0, 1] * after[i, c])
-        beta, last, bound, error = state[0], state[1], state[2], max(error, 0.0)  # but for rounding
-        rose = not (error <= state[3])
-        kept = rose and not (state[4] > 0 and error < np.inf)
-        if not kept:
-            state[3] = error
-        for i in range(len(x)):
-            for c in range(r):
-                here = x[i, c] if kept else new[i, c]
-                y[i, c] = here + beta * (here - x[i, c])
-                x[i, c] = here
-        state[0] = beta / eta if rose else min(bound, gamma * beta)
-        state[1] = beta
-        state[2] = last if rose else min(1.0, gamma_bound * bound)
-        state[4] = kept
-        errors[t] = state[3]
+        _half_step(V, proposed[:m], proposed[m:], new[m:], on_h, False, points, room)
+        loss = _half_step(VT, new[m:], proposed[:m], new[:m], on_w, True, points, room)
+        error = max(_penalty(new[m:], on_h) + 2 * loss, 0.0)  # but for rounding
+        after = judged(progress, error, rates)
+        extrapolate(points.kept, proposed, new, progress.beta, after.plain)
+        progress, errors[t] = after, after.error
+    return progress
 
 
 @once
-def iterations() -> Callable[..., None]:
+def iterations() -> Callable[..., Progress]:
     """The compiled iterations, in float64: `_iterations`."""
     matrix, vector = array(types.float64), array(types.float64, 1)
-    points = (*[matrix] * 6, vector, vector, matrix, vector, vector)
-    return jit(types.void(*points, *_room_types(types.float64)))(_iterations)
+    points = types.NamedTuple([*[matrix] * 4, vector], Points)
+    options = (_options_of, _options_of, RATES, PROGRESS)
+    return jit(PROGRESS(matrix, matrix, points, *options, vector, _room_of(types.float64)))(
+        _iterations
+    )

@@ -83,9 +83,10 @@ class Newton:
             return H, value
         return self._row_by_row(problem, W, H, wants_loss)
 
-    def options(self, on: Penalties, r: int) -> list[float]:
+    def options(self, on: Penalties, r: int) -> tuple[float, float, float, int, np.ndarray]:
         """Those of `kernels.kullback`."""
-        return [*_weights(on), self.near, float(self.n_sweeps), *_held(on, r)]
+        (l1, l2), held = _weights(on), np.array(_held(on, r))
+        return float(l1), float(l2), float(self.near), self.n_sweeps, held
 
     def _side_by_side(
         self, problem: Objective, W: Tensor, H: Tensor, wants_loss: bool
@@ -93,14 +94,14 @@ class Newton:
         loops, at, (n, r) = kernels.kullback_rows(), problem.entries, H.shape
         assert loops is not None
         m, dtype = len(W), at.values.dtype
-        B, options = W.clamp(min=0).contiguous(), np.array(self.options(problem.on_h, r))
+        B, options = W.clamp(min=0).contiguous(), loops.Options(*self.options(problem.on_h, r))
         fixed = (at.values.reshape(m, n), B.numpy(), B.sum(dim=0).numpy())
         X, out, kernel = H.contiguous().numpy(), np.empty((n, r), dtype), loops.rows(dtype)
         losses = np.zeros(n)
 
         def some(a: int, b: int) -> None:
             room = scratch(loops.Room.of, max(m, n), r, dtype)
-            losses[a] = kernel(*fixed, X, out, a, b, options, wants_loss, *room)
+            losses[a] = kernel(*fixed, X, out, a, b, options, wants_loss, room)
 
         share(some, n, work=m * n * r * r // 2)
         return torch.from_numpy(out), float(losses.sum())
