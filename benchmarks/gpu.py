@@ -25,7 +25,8 @@ import factormer
 from factormer.data.intake import as_matrix
 from factormer.functions import starting_point
 from factormer.problem.problem import Problem
-from factormer.run import presets
+from factormer.run import networks
+from factormer.run.registry import solver_kind
 from factormer.starts.initialize import Random
 
 SHAPES = ((200, 150, 10), (1000, 500, 20), (5000, 2000, 20), (5000, 2000, 64), (20_000, 5_000, 40))
@@ -84,7 +85,9 @@ def iterations(V: torch.Tensor, rank: int, n_iter: int) -> dict[str, Any]:
 def seconds_of_a_step(V: torch.Tensor, rank: int, accelerator: str | None) -> float:
     """The fastest of some iterations of "her-admm" that are not replayed."""
     problem, _ = Problem(as_matrix(V), rank).normalized()
-    solver = presets.solver("her-admm", accelerator, problem)
+    solver = solver_kind("her-admm", problem).make(problem)
+    if accelerator is not None:
+        solver = networks.accelerated(solver, networks.accelerator(accelerator, V.device))
     state, seconds = solver.init(problem, Random()(problem, torch.Generator().manual_seed(0))), []
     for _ in range(20):
         torch.cuda.synchronize()

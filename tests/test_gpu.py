@@ -17,7 +17,7 @@ from factormer.data.factors import Factors
 from factormer.nn.anyrank import Pooled, Progress
 from factormer.problem.problem import Problem
 from factormer.run.registry import SOLVERS as KINDS
-from factormer.run.registry import STARTS
+from factormer.run.registry import STARTS, solver_kind
 from factormer.solvers.ao_admm import admm_nnls
 from factormer.solvers.loop import loop
 from tests.networks import random_any_rank
@@ -144,7 +144,8 @@ def test_strides_of_replayed_iterations_do_not_show(dtype, members, noise):
     W, H, E = (torch.rand(*k, generator=rng).double() for k in shapes)
     V = (W @ H.mT + noise * E).to("cuda", dtype)
     x0 = Factors(*(torch.rand(k, generator=rng).to("cuda", dtype) for k in shapes[:2]))
-    problem, solver, found = Problem(Dense(V), 3), SOLVERS["her-admm"](), []
+    problem = Problem(Dense(V), 3)
+    solver, found = solver_kind("her-admm", problem).make(problem), []
     for at_most in (120, 7, 1):
         looks = list(loop(problem, solver, x0, limit=120, at_most=at_most))
         found.append([torch.cat([look.errors for look in looks[1:]]), *looks[-1].factors])
