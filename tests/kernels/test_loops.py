@@ -258,7 +258,8 @@ def test_there_is_no_leap_without_numba(rng, monkeypatch):
 def test_no_loop_closes_over_another():
     """Or every process would compile it again (see `kernels.compile`)."""
     found = []
-    for module in (loops, kernels.any_rank(), kernels.newton_rows(), kernels.kullback_rows()):
+    modules = (kernels.any_rank(), kernels.newton_rows(), kernels.kullback_rows())
+    for module in (loops, *modules, kernels.kullback_iterations(), kernels.restarting()):
         members = {**vars(module), "whole": loops.extrapolated()}
         for name, member in members.items():
             if isinstance(member, Dispatcher):

@@ -35,8 +35,9 @@ class ExtrapolatedNewton(Restarted):
 
         None are made but under Kullback–Leibler, on one small dense matrix on a CPU.
         """
-        loops, restart = kernels.kullback_rows("iterations"), kernels.restarting()
-        if loops is None or restart is None or not self._can(problem):
+        loops, restart = kernels.kullback_iterations("iterations"), kernels.restarting()
+        rows = kernels.kullback_rows()
+        if loops is None or restart is None or rows is None or not self._can(problem):
             return state, torch.empty(0)
         assert isinstance(problem, Objective)
         (m, n), r, dtype = problem.V.shape, problem.rank, problem.V.dtype
@@ -45,11 +46,9 @@ class ExtrapolatedNewton(Restarted):
         data = (problem.entries.values.reshape(m, n), problem.T.entries.values.reshape(n, m))
         rates = restart.Rates(*self.accelerator.rates)
         numbers = (float(v) for v in (*state.memory, state.error))
-        options = (
-            loops.Options(*self.solver.options(on, r)) for on in (problem.on_h, problem.on_w)
-        )
+        options = (rows.Options(*self.solver.options(on, r)) for on in (problem.on_h, problem.on_w))
         points = loops.Points(x, y, np.empty_like(x), np.empty((max(m, n), r)), np.empty(r))
-        room, errors = scratch(loops.Room.of, max(m, n), r, np.float64), np.empty(n_iter)
+        room, errors = scratch(rows.Room.of, max(m, n), r, np.float64), np.empty(n_iter)
         progress = loops.iterations()(
             *data,
             points,

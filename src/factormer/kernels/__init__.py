@@ -75,8 +75,13 @@ def newton_rows(*wanted: Any) -> ModuleType | None:
 
 
 def kullback_rows(*wanted: Any) -> ModuleType | None:
-    """Newton steps for dense data under Kullback–Leibler, and its iterations as a whole."""
+    """Newton steps for dense data under Kullback–Leibler."""
     return _loaded("kullback", *wanted)
+
+
+def kullback_iterations(*wanted: Any) -> ModuleType | None:
+    """Whole iterations of them."""
+    return _loaded("kullback_loop", *wanted)
 
 
 def proximal_entries(*wanted: Any) -> ModuleType | None:

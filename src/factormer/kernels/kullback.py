@@ -1,4 +1,4 @@
-"""Newton steps for dense data under Kullback–Leibler, and whole iterations, compiled by numba.
+"""Newton steps for dense data under Kullback–Leibler, compiled by numba.
 
 The step is that of `kernels.divergence`. But rows of a factor lie side by side in the lanes of the
 processor: the Hessians of all of them are sums over the rows of V with the same weights b_c b_e, so
@@ -18,7 +18,6 @@ from numba import types
 
 from factormer.kernels.compile import array, jit, once
 from factormer.kernels.entrywise import logarithms, tiny_of
-from factormer.kernels.restart import PROGRESS, RATES, Progress, extrapolate, judged
 
 _LANES = 64  # rows of a factor that are worked on at once
 
@@ -275,14 +274,13 @@ def _rows(V, other, linear, X, out, start, stop, options, wants_loss, room):
     return loss
 
 
-def _room_of(real):
+def room_of(real: Any) -> Any:
+    """The type of a `Room`."""
     vector, whole = array(real, 1), array(types.int64, 1)
     return types.NamedTuple([*[vector] * 10, array(types.float64, 1), whole], Room)
 
 
-_options_of = types.NamedTuple(
-    [*[types.float64] * 3, types.int64, array(types.float64, 1)], Options
-)
+OPTIONS = types.NamedTuple([*[types.float64] * 3, types.int64, array(types.float64, 1)], Options)
 
 
 @once
@@ -291,74 +289,10 @@ def rows(dtype: Any) -> Callable[..., float]:
     real = numba.from_dtype(dtype)
     matrix, vector, count = array(real), array(real, 1), types.int64
     signature = types.float64(
-        matrix, matrix, vector, matrix, matrix, count, count, _options_of, types.boolean,
-        _room_of(real),
+        matrix, matrix, vector, matrix, matrix, count, count, OPTIONS, types.boolean,
+        room_of(real),
     )  # fmt: skip
     return jit(signature)(_rows)
 
 
-_half = jit(inner=True)(_rows)
-
-
-class Points(NamedTuple):
-    """[W; H] (m + n, r): the point kept, the proposal, the new one; and room for a factor.
-
-    `linear` (r,) is room for the sum of its rows.
-    """
-
-    kept: np.ndarray
-    proposed: np.ndarray
-    new: np.ndarray
-    other: np.ndarray
-    linear: np.ndarray
-
-
-@jit(inner=True)
-def _half_step(V, given, before, after, options, wants_loss, points, room):
-    """A Newton step from `before` to `after`, for the other factor `given`; returns the loss."""
-    other, linear = points.other[: len(given)], points.linear
-    linear[:] = 0
-    for i in range(len(given)):
-        for c in range(len(linear)):
-            other[i, c] = max(given[i, c], 0)
-            linear[c] += other[i, c]
-    rows = len(after)
-    return _half(V, other, linear, before, after, 0, rows, options, wants_loss, room)
-
-
-@jit(inner=True)
-def _penalty(X, options):
-    """Twice what the penalties on a factor add to the objective."""
-    total = 0.0
-    if options.l1 > 0 or options.l2 > 0:
-        for i in range(len(X)):
-            for c in range(X.shape[1]):
-                total += X[i, c] * (2 * options.l1 + options.l2 * X[i, c])
-    return total
-
-
-def _iterations(V, VT, points, on_h, on_w, rates, progress, errors, room):
-    """Iterations extrapolated with restart, in place, as many as `errors` has room for.
-
-    Returns how it stands after them.
-    """
-    m, proposed, new = len(V), points.proposed, points.new
-    for t in range(len(errors)):
-        _half_step(V, proposed[:m], proposed[m:], new[m:], on_h, False, points, room)
-        loss = _half_step(VT, new[m:], proposed[:m], new[:m], on_w, True, points, room)
-        error = max(_penalty(new[m:], on_h) + 2 * loss, 0.0)  # but for rounding
-        after = judged(progress, error, rates)
-        extrapolate(points.kept, proposed, new, progress.beta, after.plain)
-        progress, errors[t] = after, after.error
-    return progress
-
-
-@once
-def iterations() -> Callable[..., Progress]:
-    """The compiled iterations, in float64: `_iterations`."""
-    matrix, vector = array(types.float64), array(types.float64, 1)
-    points = types.NamedTuple([*[matrix] * 4, vector], Points)
-    options = (_options_of, _options_of, RATES, PROGRESS)
-    return jit(PROGRESS(matrix, matrix, points, *options, vector, _room_of(types.float64)))(
-        _iterations
-    )
+rows_within = jit(inner=True)(_rows)  # for compiled callers
