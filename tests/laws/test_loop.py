@@ -16,6 +16,7 @@ from factormer.problem.objective import Objective
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 from factormer.run.multistart import Tournament
+from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.loop import Look, go_on, iterated, loop
 from tests.laws.cases import SOLVERS, Case, law, problems
@@ -91,7 +92,7 @@ def test_looks_are_single_steps_where_gradients_are_wanted(rng):
 @torch.no_grad()
 def test_loop_goes_on_from_a_state_and_counts_on(case: Case):
     problem, x0 = case
-    solver = SOLVERS["AOADMM"]
+    solver = AOADMM()
     state = iterated(problem, solver, x0, 2)
     looks = list(go_on(problem, solver, state, limit=5, made=2))
     assert [look.t for look in looks] == [2, 3, 4, 5]
