@@ -28,7 +28,7 @@ from factormer.nn.zoo import load_any_rank
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.hals import HALS
-from factormer.starts.initialize import Random, Rotated
+from factormer.starts import Random, Rotated
 from factormer.train.anyrank.evaluate import SHAPES, compare, figures, ratios_of
 from factormer.train.anyrank.rollout import Recorded
 

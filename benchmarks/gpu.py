@@ -27,7 +27,7 @@ from factormer.functions import starting_point
 from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run.registry import solver_kind
-from factormer.starts.initialize import Random
+from factormer.starts import Random
 
 SHAPES = ((200, 150, 10), (1000, 500, 20), (5000, 2000, 20), (5000, 2000, 64), (20_000, 5_000, 40))
 STACK = (64, 100, 80, 10)

@@ -9,7 +9,7 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
-from factormer.starts.initialize import Given
+from factormer.starts import Given
 from tests.networks import random_network, small_config
 
 INIT, ACCEL = random_network(small_config()), random_network(small_config(n_points=2))

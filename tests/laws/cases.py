@@ -26,7 +26,7 @@ from factormer.run import registry
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
-from factormer.starts.initialize import Initializer
+from factormer.starts import Initializer
 from tests.networks import random_any_rank, random_network, small_config
 
 RANK = 3  # that of the networks below

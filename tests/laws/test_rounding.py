@@ -12,8 +12,9 @@ from factormer.accelerate.lookahead import Lookahead
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import Initializer, merge, nndsvd
-from factormer.starts.separable import Separable
+from factormer.starts import Initializer, Separable
+from factormer.starts.merged import merge
+from factormer.starts.nndsvd import nndsvd
 from tests.laws.cases import (
     INITIALIZERS,
     Case,

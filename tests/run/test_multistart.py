@@ -12,7 +12,7 @@ from factormer.problem.problem import Problem
 from factormer.run.multistart import Tournament
 from factormer.run.solve import Stationary, solve
 from factormer.solvers.hals import HALS
-from factormer.starts.initialize import Random
+from factormer.starts import Random
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from factormer.run.solve import (
 )
 from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.hals import HALS
-from factormer.starts.initialize import Random
+from factormer.starts import Random
 
 NEVER = Stationary(tol=0.0)
 

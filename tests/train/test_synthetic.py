@@ -6,7 +6,7 @@ from torch import Tensor
 
 from factormer.data import Dense
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import NNDSVD
+from factormer.starts import NNDSVD
 from factormer.train import synthetic
 from factormer.train.synthetic import (
     TRAINING,

@@ -15,7 +15,7 @@ from factormer.accelerate.base import Descent, Safeguard
 from factormer.data.factors import Factors, concatenate, where
 from factormer.nn.refining import Network
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import NNDSVD, Initializer
+from factormer.starts import NNDSVD, Initializer
 
 _BLOCK_ENTRIES = 2**24  # attention weights held at once where no gradient is wanted
 

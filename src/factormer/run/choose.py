@@ -22,7 +22,7 @@ from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
-from factormer.starts.initialize import Given, Initializer
+from factormer.starts import Given, Initializer
 
 
 def choose(request: Request) -> Plan:

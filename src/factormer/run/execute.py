@@ -39,7 +39,7 @@ from factormer.run.solve import (
     watched,
 )
 from factormer.run.trace import Row
-from factormer.starts.initialize import Given, Initializer, Rotated
+from factormer.starts import Given, Initializer, Rotated
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.solvers.coding import Coder
 from factormer.solvers.loop import iterated
-from factormer.starts.initialize import Given, Initializer
+from factormer.starts import Given, Initializer
 
 
 @dataclass(frozen=True)

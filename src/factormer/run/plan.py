@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from factormer.problem.objective import Objective
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
-from factormer.starts.initialize import Initializer
+from factormer.starts import Initializer
 
 
 class View(Enum):

@@ -28,8 +28,7 @@ from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton, can_step, is_plain_kullback
 from factormer.solvers.proximal import ProximalADMM
 from factormer.solvers.symmetric import Symmetric
-from factormer.starts.initialize import NNDSVD, Initializer, Merged, Random, Rotated
-from factormer.starts.separable import Separable
+from factormer.starts import NNDSVD, Initializer, Merged, Random, Rotated, Separable
 
 
 class Asked(NamedTuple):

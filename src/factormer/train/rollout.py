@@ -14,7 +14,7 @@ from factormer.nn.refining import Network
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.loop import loop
-from factormer.starts.initialize import Given
+from factormer.starts import Given
 
 
 def rollout(model: Network, problem: Problem, x0: Factors, *, n_accel: int) -> Iterator[Factors]:

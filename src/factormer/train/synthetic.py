@@ -15,7 +15,7 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import NNDSVD
+from factormer.starts import NNDSVD
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from factormer.paper.reproduce.contestants import (
 )
 from factormer.paper.reproduce.measure import Run, costs, quartiles, rounded, run, run_stack
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import NNDSVD
+from factormer.starts import NNDSVD
 from factormer.train.synthetic import Stack, validation_set
 from tests.paper.reproduce.cases import shrink_sets, stand_in
 

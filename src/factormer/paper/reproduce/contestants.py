@@ -18,7 +18,7 @@ from factormer.nn.zoo import load_factormer
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
-from factormer.starts.initialize import Given
+from factormer.starts import Given
 
 RANK = 10
 N_ITER = 100

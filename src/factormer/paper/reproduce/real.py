@@ -23,7 +23,7 @@ from factormer.paper.reproduce.contestants import (
 from factormer.paper.reproduce.density import entry_density
 from factormer.paper.reproduce.measure import costs, run
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import NNDSVD
+from factormer.starts import NNDSVD
 
 TITLES = {"yale": "Yale faces", "jasper": "Jasper Ridge"}
 BASIS_ITERATION = 30

@@ -18,7 +18,8 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.data.svd import OVERSAMPLING
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import Random, nndsvd
+from factormer.starts import Random
+from factormer.starts.nndsvd import nndsvd
 
 KINDS = (
     *("exponential", "gamma", "lognormal", "sparse", "separable", "smooth", "uneven", "counts"),

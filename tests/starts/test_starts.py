@@ -12,18 +12,11 @@ from factormer.data import Dense, LowRank, sketch
 from factormer.data.factors import Factors
 from factormer.data.svd import gram_svd, lowrank_svd, truncated_svd
 from factormer.problem.problem import Problem
-from factormer.starts.initialize import (
-    NNDSVD,
-    Given,
-    Initializer,
-    Merged,
-    Random,
-    Rotated,
-    complete,
-    merge,
-    nndsvd,
-    rotations,
-)
+from factormer.starts import NNDSVD, Given, Initializer, Merged, Random, Rotated
+from factormer.starts.base import complete
+from factormer.starts.merged import merge
+from factormer.starts.nndsvd import nndsvd
+from factormer.starts.rotated import rotations
 from factormer.train.synthetic import validation_set
 from tests import reference
 from tests.laws.cases import Case, stacked
