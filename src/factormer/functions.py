@@ -11,6 +11,7 @@ from typing import Any
 from factormer.data.intake import as_matrix, check_callable, like
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
+from factormer.problem.loss import Loss
 from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
 from factormer.run.plan import Explanation
@@ -34,7 +35,7 @@ def factorize(
     W: Any = None,
     H: Any = None,
     callback: Callable[[Row], object] | None = None,
-    loss: str | float = "frobenius",
+    loss: str | float | Loss = "frobenius",
     mask: Any = None,
     weights: Any = None,
     missing: str | None = None,
@@ -85,9 +86,9 @@ def factorize(
         Called with the row of each iteration in the trace. Small problems make several iterations
         at once; their rows then follow each other. Ctrl-C, or a KeyboardInterrupt it raises, ends
         the run with the best point so far.
-    loss : str or float
+    loss : str, float or Loss
         "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
-        these). β ≤ 0 forbids zeros in V.
+        these). β ≤ 0 forbids zeros in V. Or a loss of your own (docs/losses.md).
     mask : array-like or sparse matrix, (m, n), optional
         True where an entry of V is known. NaN in V is not known either.
     weights : array-like or sparse matrix, (m, n), or (m,) for rows, optional
@@ -96,7 +97,8 @@ def factorize(
     missing : "zeros", optional
         Zeros of V are not known (ratings).
     regularize_W, regularize_H : Penalty or several, optional
-        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free, Fixed.
+        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free, Fixed;
+        or of your own.
         They are added to the loss (half the squared error, or the divergence), in the unit of V.
     symmetric : bool
         V ≈ H Hᵀ, for V = Vᵀ.

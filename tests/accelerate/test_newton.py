@@ -12,7 +12,7 @@ from factormer.data.factors import Factors
 from factormer.functions import factorize
 from factormer.penalties import L1, L2, Fixed, Penalties
 from factormer.problem.losses import Beta
-from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
 from factormer.run.solve import Status
 
 pytestmark = pytest.mark.skipif(kernels.kullback_rows() is None, reason="numba is absent")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(kernels.kullback_rows() is None, reason="numba i
 def draw(rng: torch.Generator, m: int = 70, n: int = 90, r: int = 5, *on: Penalties):
     V = torch.poisson(4 * torch.rand(m, r, generator=rng) @ torch.rand(r, n, generator=rng))
     x0 = Factors(*(torch.rand(k, r, dtype=torch.float64, generator=rng) for k in (m, n)))
-    return Objective(Dense(V.double()), r, Beta(1.0), *on), x0
+    return Problem(Dense(V.double()), r, Beta(1.0), *on), x0
 
 
 @torch.no_grad()
@@ -58,9 +58,9 @@ def test_there_is_no_leap_but_on_small_dense_counts(rng):
     V = problem.V
     assert isinstance(V, Dense)
     others = (
-        Objective(V, 5, Beta(0.5)),
-        Objective(Sparse.of(scipy.sparse.csr_array(V.entries.numpy())), 5, Beta(1.0)),
-        Objective(V.to(torch.float32), 5, Beta(1.0)),
+        Problem(V, 5, Beta(0.5)),
+        Problem(Sparse.of(scipy.sparse.csr_array(V.entries.numpy())), 5, Beta(1.0)),
+        Problem(V.to(torch.float32), 5, Beta(1.0)),
         draw(rng, 800, 800, 5)[0],
     )
     for other in others:

@@ -89,7 +89,7 @@ def test_point_is_no_worse_than_the_plain_step_from_the_start(solver, accelerato
     problem, x0 = case
     states = list(islice(steps(problem, Restarted(solver, accelerator), x0), 20))
     for before, after in pairwise(states[1:]):
-        falls = problem.loss(after.factors) <= problem.loss(before.factors) * (1 + 1e-12)
+        falls = problem.objective(after.factors) <= problem.objective(before.factors) * (1 + 1e-12)
         assert falls or before.plain
         assert all(F.isfinite().all() and (F >= 0).all() for F in after.factors)
 
@@ -99,7 +99,7 @@ def test_descent_method_stays_one(case):
     problem, x0 = case
     for accelerator in (Extrapolation(), Extrapolation(beta=1.0, eta=1.01, gamma=2.0), Times(3.0)):
         states = islice(steps(problem, Restarted(HALS(), accelerator), x0), 40)
-        losses = torch.stack([problem.loss(state.factors) for state in states])
+        losses = torch.stack([problem.objective(state.factors) for state in states])
         assert (losses[1:] <= losses[:-1] * (1 + 1e-12)).all()
 
 

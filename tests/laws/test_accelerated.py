@@ -80,8 +80,8 @@ def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, p
     for _ in range(2):
         plain = solver.step(problem, state.inner).factors
         state = accelerated.step(problem, state)
-        bound = problem.loss(plain) * (1 + 1e-12) + 1e-28  # products round as memory is aligned
-        assert problem.loss(state.factors) <= bound
+        bound = problem.objective(plain) * (1 + 1e-12) + 1e-28  # rounding depends on alignment
+        assert problem.objective(state.factors) <= bound
         assert all(F.isfinite().all() for F in state.factors)
         assert state.inner.factors is state.factors  # the solver goes on from the point taken
 
@@ -95,7 +95,7 @@ def test_members_of_a_stack_are_guarded_apart(a, b):
     stepped = solver.step(both.problem, solver.init(both.problem, both.x0)).factors
     worse = stepped.scale(torch.tensor([1.0, 9.0], dtype=stepped.W.dtype))
     accepted = Descent().accept(both.problem, stepped=stepped, proposed=worse)
-    losses = both.problem.loss(worse) <= both.problem.loss(stepped)
+    losses = both.problem.objective(worse) <= both.problem.objective(stepped)
     assert accepted.tolist() == losses.tolist()
     assert accepted[0]
 

@@ -19,7 +19,7 @@ DESCENDING = ["hals", "HALS-plain", "her", "mu"]
 def test_loss_never_rises(name, case):
     problem, x0 = case
     states = islice(steps(problem, SOLVERS[name], x0), 30)
-    losses = [problem.loss(state.factors) for state in states]
+    losses = [problem.objective(state.factors) for state in states]
     rounding = 1e-15 * problem.V.sq_norm()  # of the Gram products that tell a rise
     for before, after in pairwise(losses):
         assert after <= before * (1 + 1e-12) + rounding

@@ -12,8 +12,6 @@ from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.losses import Beta
-from factormer.problem.objective import Objective
-from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 from factormer.run.multistart import Tournament
 from factormer.solvers.ao_admm import AOADMM
@@ -61,7 +59,7 @@ def test_strides_of_several_starts_do_not_show(case, seed):
 @given(case=problems(min_size=3, zeros=False))
 @torch.no_grad()
 def test_strides_under_another_loss_do_not_show(case):
-    problem = Objective(case.problem.V, case.problem.rank, Beta(1.0), Penalties(), Penalties())
+    problem = Problem(case.problem.V, case.problem.rank, Beta(1.0))
     assert_free_of_strides(ExtrapolatedNewton(), problem, case.x0, 5)
 
 

@@ -112,7 +112,9 @@ def test_iterates_are_feasible_and_finite_and_the_error_is_that_of_the_point(kin
             assert bool(F.isfinite().all())
             assert float(F.min()) >= 0
         error = float(state.sq_error(problem))
-        assert error == pytest.approx(2 * float(problem.loss(state.factors)), rel=1e-6, abs=1e-9)
+        assert error == pytest.approx(
+            2 * float(problem.objective(state.factors)), rel=1e-6, abs=1e-9
+        )
 
 
 @each
@@ -122,8 +124,8 @@ def test_iterates_are_feasible_and_finite_and_the_error_is_that_of_the_point(kin
 def test_steps_lead_down(kind, asked, seed):
     problem = problem_of(entries(seed, is_symmetric="symmetric" in asked), asked)
     x0 = start(problem, seed)
-    best = min(float(problem.loss(s.factors)) for s in steps(kind, problem, x0, 15))
-    assert best <= float(problem.loss(x0)) * (1 + 1e-9)
+    best = min(float(problem.objective(s.factors)) for s in steps(kind, problem, x0, 15))
+    assert best <= float(problem.objective(x0)) * (1 + 1e-9)
 
 
 @each

@@ -29,7 +29,7 @@ ALTERNATING = [name for name in SOLVERS if not name.startswith(("Learned", "Refi
 @given(case=problems())
 def test_loss_of_the_transposed_problem_is_the_loss(case):
     problem, x = case
-    torch.testing.assert_close(problem.T.loss(x.swap()), problem.loss(x))  # (7)
+    torch.testing.assert_close(problem.T.objective(x.swap()), problem.objective(x))  # (7)
 
 
 @pytest.mark.parametrize("name", ALTERNATING)

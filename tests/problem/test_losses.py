@@ -7,7 +7,7 @@ import torch
 from sklearn.decomposition._nmf import _beta_divergence
 from torch import Tensor
 
-from factormer.problem.losses import NAMES, Beta
+from factormer.problem.losses import NAMES, Beta, as_loss
 
 BETAS = [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 each_beta = pytest.mark.parametrize("beta", BETAS)
@@ -61,12 +61,19 @@ def test_unit_of_the_data(beta, rng):
     torch.testing.assert_close(Beta(beta)(c * v, c * y), c**beta * Beta(beta)(v, y))
 
 
+@each_beta
+def test_curvature_is_the_slope_of_the_slope(beta, rng):
+    v, y = draw(rng, 9), draw(rng, 9).requires_grad_()
+    (curvature,) = torch.autograd.grad(Beta(beta).slope(v, y).sum(), y)
+    torch.testing.assert_close(Beta(beta).curvature(v, y), curvature)
+
+
 def test_names():
-    assert {name: Beta.of(name).beta for name in NAMES} == NAMES
-    assert Beta.of(0.5).beta == 0.5
+    assert {name: as_loss(name).degree for name in NAMES} == NAMES
+    assert as_loss(0.5).degree == 0.5
     for wrong in ("kl", None, True, float("nan")):
         with pytest.raises(ValueError, match="choose 'frobenius'"):
-            Beta.of(wrong)
+            as_loss(wrong)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

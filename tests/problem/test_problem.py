@@ -21,7 +21,7 @@ def point_of(W: list[list[float]], H: list[list[float]]) -> Factors:
 
 def gradients(problem: Problem, x: Factors) -> tuple[Tensor, ...]:
     x = Factors(*(F.clone().requires_grad_() for F in x))
-    return torch.autograd.grad(problem.loss(x), tuple(x))
+    return torch.autograd.grad(problem.objective(x), tuple(x))
 
 
 # By hand
@@ -30,7 +30,7 @@ def gradients(problem: Problem, x: Factors) -> tuple[Tensor, ...]:
 def test_loss_is_half_the_squared_error():
     problem = problem_of([[1, 2], [3, 4]])
     x = point_of([[1], [1]], [[1], [2]])  # residuals 0, 0, −2, −2
-    assert problem.loss(x) == 4.0
+    assert problem.objective(x) == 4.0
 
 
 def test_rmse_is_the_root_of_the_mean_squared_error():
@@ -75,7 +75,7 @@ def test_rank_below_one_is_refused():
 @given(case=problems())
 def test_loss_is_symmetric_under_transposition(case):
     problem, x = case
-    torch.testing.assert_close(problem.T.loss(x.swap()), problem.loss(x))
+    torch.testing.assert_close(problem.T.objective(x.swap()), problem.objective(x))
     torch.testing.assert_close(problem.T.rmse(x.swap()), problem.rmse(x))
     torch.testing.assert_close(problem.T.stationarity(x.swap()), problem.stationarity(x))
 
@@ -85,7 +85,7 @@ def test_loss_is_symmetric_under_transposition(case):
 def test_rmse_and_loss_are_one_quantity(case):
     problem, x = case
     m, n = problem.V.shape
-    torch.testing.assert_close(problem.rmse(x).square() * m * n / 2, problem.loss(x))
+    torch.testing.assert_close(problem.rmse(x).square() * m * n / 2, problem.objective(x))
 
 
 @law
@@ -93,7 +93,7 @@ def test_rmse_and_loss_are_one_quantity(case):
 def test_stationarity_is_zero_at_an_exact_fit(case):
     problem, x = case
     fit = Problem(Dense(x.W @ x.H.mT), problem.rank)
-    assert fit.loss(x) < 1e-20
+    assert fit.objective(x) < 1e-20
     assert fit.stationarity(x) < 1e-10
 
 
@@ -126,7 +126,9 @@ def test_normalized_matrix_has_mean_one_and_the_same_solutions(case):
         assert mean == 1
     else:
         torch.testing.assert_close(normalized.mean(), torch.ones_like(mean))
-    torch.testing.assert_close(normalized.loss(x.scale(1 / mean)), problem.loss(x) / mean**2)
+    torch.testing.assert_close(
+        normalized.objective(x.scale(1 / mean)), problem.objective(x) / mean**2
+    )
     assert normalized.rank == problem.rank
 
 
@@ -134,7 +136,7 @@ def test_normalized_matrix_has_mean_one_and_the_same_solutions(case):
 @given(case=problems())
 def test_padding_changes_nothing(case):
     (problem, x), more = case, padded(case, 11, 9)
-    for quantity in ("loss", "rmse", "stationarity"):
+    for quantity in ("objective", "rmse", "stationarity"):
         expected = getattr(problem, quantity)(x)
         torch.testing.assert_close(getattr(more.problem, quantity)(more.x0), expected)
     torch.testing.assert_close(more.problem.mean(), problem.mean())
@@ -144,6 +146,6 @@ def test_padding_changes_nothing(case):
 @given(a=problems(), b=problems())
 def test_members_of_a_stack_are_measured_apart(a, b):
     both = stacked([a, b])
-    for quantity in ("loss", "rmse", "stationarity"):
+    for quantity in ("objective", "rmse", "stationarity"):
         expected = torch.stack([getattr(c.problem, quantity)(c.x0) for c in (a, b)])
         torch.testing.assert_close(getattr(both.problem, quantity)(both.x0), expected)

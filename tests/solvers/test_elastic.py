@@ -12,8 +12,8 @@ from factormer import NMF, custom_start, factorize
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.penalties import L1, L2, Fixed, Penalties, Simplex
-from factormer.problem.objective import Objective
-from factormer.solvers.elastic import ElasticHALS
+from factormer.problem.problem import Problem
+from factormer.solvers.hals import HALS
 
 draw = np.random.default_rng(0)
 X = 7 * draw.random((20, 4)) @ draw.random((4, 15)) + draw.random((20, 15))
@@ -101,7 +101,7 @@ def test_stationarity_leaves_known_columns_out():
     x = Factors(x.W, x.H.mT.contiguous())
     everything = Fixed(x.H, torch.ones(4, dtype=torch.bool))
     free, held = (
-        Objective(V, 4, on_h=Penalties.of(terms), on_w=Penalties.of(L2(0.1)))
+        Problem(V, 4, on_h=Penalties.of(terms), on_w=Penalties.of(L2(0.1)))
         for terms in ([L1(0.2)], [L1(0.2), everything])
     )
     by_W = held.T._step(x.swap())
@@ -113,7 +113,7 @@ def test_step_lowers_the_objective_and_holds_columns():
     V, x = Dense(torch.from_numpy(X)), Factors(*(torch.from_numpy(F) for F in START.values()))
     x = Factors(x.W, x.H.mT.contiguous())
     on_h = Penalties.of([L1(0.2), Fixed(x.H[:, HELD], HELD)])
-    problem, solver = Objective(V, 4, on_w=Penalties.of(L2(0.3)), on_h=on_h), ElasticHALS()
+    problem, solver = Problem(V, 4, on_w=Penalties.of(L2(0.3)), on_h=on_h), HALS()
     with torch.no_grad():
         state = solver.step(problem, solver.init(problem, x))
     assert float(state.sq_error(problem)) < float(problem.sq_error(x))

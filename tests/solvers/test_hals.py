@@ -73,7 +73,7 @@ def test_loss_never_rises(rng):
     problem = Problem(Dense(draw(rng, 30, 20)), 6)
     x0 = Factors(draw(rng, 30, 6), draw(rng, 20, 6))
     states = steps(problem, HALS(), x0)
-    losses = [problem.loss(next(states).factors).item() for _ in range(30)]
+    losses = [problem.objective(next(states).factors).item() for _ in range(30)]
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(losses))
 
 

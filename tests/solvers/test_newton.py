@@ -13,7 +13,7 @@ from factormer.data import Dense, Observed, Sparse, stored
 from factormer.data.factors import Factors
 from factormer.penalties import L1, L2, Penalties, Simplex
 from factormer.problem.losses import Beta
-from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton
 from tests.reference import newton_row
@@ -35,7 +35,7 @@ def weights_for(rng: torch.Generator, m: int, n: int) -> Tensor:
     return draw(rng, m, n) * (draw(rng, m, n) > 0.5)
 
 
-def run(problem: Objective, x: Factors, solver=None, n_steps: int = 1) -> Factors:
+def run(problem: Problem, x: Factors, solver=None, n_steps: int = 1) -> Factors:
     solver = solver or Newton()
     state = solver.init(problem, x)
     for _ in range(n_steps):
@@ -51,14 +51,14 @@ def test_half_step_ends_at_the_least_point_for_a_given_w(beta, weighted, rng):
     omega = weights_for(rng, 12, 3) if weighted else torch.ones_like(V)
     on = Penalties.of([L1(0.05), L2(0.1)])
     matrix = Observed(Dense(V), omega) if weighted else Dense(V)
-    problem = Objective(matrix, 4, Beta(beta), on_h=on)
+    problem = Problem(matrix, 4, Beta(beta), on_h=on)
     for _ in range(400):
         H, _ = Newton().half_step(problem, W, H)
 
     def value(h: np.ndarray) -> tuple[float, np.ndarray]:
         x = Factors(W, torch.from_numpy(h.reshape(3, 4)))
-        gradient = problem.gradient(x) + 0.05 + 0.1 * x.H
-        return float(problem.loss(x)), gradient.numpy().ravel()
+        gradient = problem.misfit.gradient(x) + 0.05 + 0.1 * x.H
+        return float(problem.objective(x)), gradient.numpy().ravel()
 
     best = scipy.optimize.minimize(
         value, H.numpy().ravel(), jac=True, bounds=[(0, None)] * 12, method="L-BFGS-B",
@@ -76,7 +76,7 @@ def test_step_is_that_of_the_literal_twin(beta, weighted, rng):
     H[1:30, 1], H[20:40, 2] = 0, 0
     on = Penalties.of([L1(0.02), L2(0.03)])
     matrix = Observed(Dense(V), omega) if weighted else Dense(V)
-    problem, solver = Objective(matrix, 3, Beta(beta), on_h=on), Newton()
+    problem, solver = Problem(matrix, 3, Beta(beta), on_h=on), Newton()
     ours, _ = solver.half_step(problem, W, H)
     for j in range(70):
         expected = newton_row(
@@ -99,13 +99,13 @@ def test_objective_never_rises_and_is_told_right(beta, kind, rng):
         "stored": lambda: stored(V, omega),
         "sparse": lambda: Sparse.of(scipy.sparse.csr_array(V.numpy())),
     }[kind]()
-    problem = Objective(matrix, 3, Beta(beta), on_w=Penalties.of(L1(0.01)))
+    problem = Problem(matrix, 3, Beta(beta), on_w=Penalties.of(L1(0.01)))
     solver, x = Newton(), Factors(draw(rng, 9, 3), draw(rng, 7, 3))
     state = solver.init(problem, x)
-    before = float(problem.loss(x))
+    before = float(problem.objective(x))
     for _ in range(25):
         state = solver.step(problem, state)
-        now = float(problem.loss(state.factors))
+        now = float(problem.objective(state.factors))
         assert now <= before * (1 + 1e-10)
         np.testing.assert_allclose(float(state.sq_error(problem)), 2 * now, rtol=1e-9)
         assert all((F >= 0).all() and F.isfinite().all() for F in state.factors)
@@ -117,17 +117,15 @@ def test_objective_never_rises_and_is_told_right(beta, kind, rng):
 def test_however_v_is_stored(beta, rng):
     V = counts(rng, 9, 7) if beta > 0 else draw(rng, 9, 7)
     x = Factors(draw(rng, 9, 3), draw(rng, 7, 3))
-    dense = run(Objective(Dense(V), 3, Beta(beta)), x, n_steps=3)
-    sparse = run(
-        Objective(Sparse.of(scipy.sparse.csr_array(V.numpy())), 3, Beta(beta)), x, n_steps=3
-    )
-    ones = run(Objective(Observed(Dense(V), torch.ones_like(V)), 3, Beta(beta)), x, n_steps=3)
+    dense = run(Problem(Dense(V), 3, Beta(beta)), x, n_steps=3)
+    sparse = run(Problem(Sparse.of(scipy.sparse.csr_array(V.numpy())), 3, Beta(beta)), x, n_steps=3)
+    ones = run(Problem(Observed(Dense(V), torch.ones_like(V)), 3, Beta(beta)), x, n_steps=3)
     for other in (sparse, ones):
         torch.testing.assert_close(other.W, dense.W, rtol=1e-8, atol=1e-10)
         torch.testing.assert_close(other.H, dense.H, rtol=1e-8, atol=1e-10)
     omega = weights_for(rng, 9, 7)
-    by_weights = run(Objective(Observed(Dense(V), omega), 3, Beta(beta)), x, n_steps=3)
-    by_list = run(Objective(stored(V, omega), 3, Beta(beta)), x, n_steps=3)
+    by_weights = run(Problem(Observed(Dense(V), omega), 3, Beta(beta)), x, n_steps=3)
+    by_list = run(Problem(stored(V, omega), 3, Beta(beta)), x, n_steps=3)
     torch.testing.assert_close(by_list.W, by_weights.W, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(by_list.H, by_weights.H, rtol=1e-8, atol=1e-10)
 
@@ -138,8 +136,8 @@ def test_a_weight_is_a_number_of_copies(beta, rng):
     V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
     copies = torch.tensor([1, 3, 2, 1, 1, 2])
     weighted = Observed(Dense(V), copies.double()[:, None].expand(6, 5).contiguous())
-    one, many = Objective(weighted, 2, Beta(beta)), V.repeat_interleave(copies, dim=0)
-    two = Objective(Dense(many), 2, Beta(beta))
+    one, many = Problem(weighted, 2, Beta(beta)), V.repeat_interleave(copies, dim=0)
+    two = Problem(Dense(many), 2, Beta(beta))
     a = run(one, x, n_steps=3)
     b = run(two, Factors(x.W.repeat_interleave(copies, dim=0), x.H), n_steps=3)
     torch.testing.assert_close(a.H, b.H, rtol=1e-8, atol=1e-10)
@@ -151,12 +149,12 @@ def test_a_weight_is_a_number_of_copies(beta, rng):
 def test_permutation_and_transposition(beta, rng):
     V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
     p, q = torch.randperm(6, generator=rng), torch.randperm(5, generator=rng)
-    a = run(Objective(Dense(V), 2, Beta(beta)), x, n_steps=2)
-    turned = Objective(Dense(V[p][:, q].contiguous()), 2, Beta(beta))
+    a = run(Problem(Dense(V), 2, Beta(beta)), x, n_steps=2)
+    turned = Problem(Dense(V[p][:, q].contiguous()), 2, Beta(beta))
     b = run(turned, Factors(x.W[p], x.H[q]), n_steps=2)
     torch.testing.assert_close(b.W, a.W[p], rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(b.H, a.H[q], rtol=1e-8, atol=1e-10)
-    problem = Objective(Dense(V), 2, Beta(beta))
+    problem = Problem(Dense(V), 2, Beta(beta))
     x1 = run(problem, x)
     swapped = run(problem.T, Factors(x1.H, x.W))
     torch.testing.assert_close(swapped.H, x1.W, rtol=1e-8, atol=1e-10)
@@ -165,9 +163,9 @@ def test_permutation_and_transposition(beta, rng):
 @torch.no_grad()
 def test_float32_agrees_with_float64(rng):
     V, x = counts(rng, 20, 15), Factors(draw(rng, 20, 3), draw(rng, 15, 3))
-    a = run(Objective(Dense(V), 3, Beta(1.0)), x, n_steps=5)
+    a = run(Problem(Dense(V), 3, Beta(1.0)), x, n_steps=5)
     x32 = Factors(x.W.float(), x.H.float())
-    b = run(Objective(Dense(V.float()), 3, Beta(1.0)), x32, n_steps=5)
+    b = run(Problem(Dense(V.float()), 3, Beta(1.0)), x32, n_steps=5)
     torch.testing.assert_close(b.W.double(), a.W, rtol=1e-2, atol=1e-3)
 
 
@@ -175,28 +173,28 @@ def test_float32_agrees_with_float64(rng):
 @pytest.mark.parametrize("scale", [0.0, 1e-12, 1e6])
 def test_starts_at_any_scale_are_recovered_from(scale, rng):
     V, W = counts(rng, 20, 15) + 0.1, draw(rng, 20, 3)
-    problem = Objective(Dense(V), 3, Beta(1.0))
-    good = problem.loss(run(problem, Factors(W, draw(rng, 15, 3)), n_steps=100))
+    problem = Problem(Dense(V), 3, Beta(1.0))
+    good = problem.objective(run(problem, Factors(W, draw(rng, 15, 3)), n_steps=100))
     x = run(problem, Factors(W, scale * draw(rng, 15, 3)), n_steps=100)
-    assert float(problem.loss(x)) <= 1.05 * float(good)
+    assert float(problem.objective(x)) <= 1.05 * float(good)
 
 
 @torch.no_grad()
 def test_extrapolation_needs_fewer_iterations_than_multiplicative_updates(rng):
     V = torch.poisson(5 * draw(rng, 30, 4) @ draw(rng, 4, 25), generator=rng)
     x = Factors(draw(rng, 30, 4), draw(rng, 25, 4))
-    problem = Objective(Dense(V), 4, Beta(1.0))
+    problem = Problem(Dense(V), 4, Beta(1.0))
     ours = run(problem, x, Restarted(Newton(), Extrapolation()), n_steps=20)
     theirs = run(problem, x, Multiplicative(), n_steps=100)
-    assert float(problem.loss(ours)) < float(problem.loss(theirs))
+    assert float(problem.objective(ours)) < float(problem.objective(theirs))
 
 
 def test_what_it_cannot_do_gets_a_sentence(rng):
     V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
     with pytest.raises(ValueError, match="L1 and L2 alone"):
-        Newton().init(Objective(Dense(V), 2, Beta(1.0), on_w=Penalties.of(Simplex())), x)
+        Newton().init(Problem(Dense(V), 2, Beta(1.0), on_w=Penalties.of(Simplex())), x)
     with pytest.raises(ValueError, match="one matrix on a CPU"):
-        Newton().init(Objective(Dense(V[None]), 2, Beta(1.0)), x)
+        Newton().init(Problem(Dense(V[None]), 2, Beta(1.0)), x)
 
 
 @torch.no_grad()
@@ -208,5 +206,5 @@ def test_the_sign_of_next_to_nothing_does_not_decide(beta, above, rng):
     H = torch.tensor([[0.2, 0.7], [0.3, 0.4]]).double()
     V = (1 + above) * W[:, 1:] @ H[:, 1:].mT
     for data in (Dense(V), Observed(Dense(V), torch.full_like(V, 0.5))):
-        found, _ = Newton().half_step(Objective(data, 2, Beta(beta)), W, H)
+        found, _ = Newton().half_step(Problem(data, 2, Beta(beta)), W, H)
         torch.testing.assert_close(found[:, 0], H[:, 0])

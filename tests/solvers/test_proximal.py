@@ -24,9 +24,9 @@ from factormer.penalties import (
     Smooth,
 )
 from factormer.problem.losses import Beta
-from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
-from factormer.solvers.elastic import ElasticHALS
+from factormer.solvers.hals import HALS
 from factormer.solvers.newton import Newton
 from factormer.solvers.proximal import (
     ProximalADMM,
@@ -63,12 +63,12 @@ def excess(z: np.ndarray, shape: tuple[int, int], axis: int) -> np.ndarray:
     return z.reshape(shape).sum(axis) - 1
 
 
-def best_by_scipy(problem: Objective, W: Tensor, H: Tensor) -> float:
+def best_by_scipy(problem: Problem, W: Tensor, H: Tensor) -> float:
     """The least objective over H that a general optimiser finds from H."""
     shape, terms = (H.shape[0], H.shape[1]), problem.on_h.terms
 
     def value(h: np.ndarray) -> float:
-        return float(problem.loss(Factors(W, torch.from_numpy(h.reshape(shape)))))
+        return float(problem.objective(Factors(W, torch.from_numpy(h.reshape(shape)))))
 
     bounds = (0, None)
     for term in terms:
@@ -90,11 +90,11 @@ def best_by_scipy(problem: Objective, W: Tensor, H: Tensor) -> float:
 @each_penalty
 def test_half_step_ends_where_a_general_optimiser_does(terms, rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
-    problem = Objective(Dense(V), 3, on_h=Penalties.of(terms))
+    problem = Problem(Dense(V), 3, on_h=Penalties.of(terms))
     solver, split = ProximalADMM(n_inner=100), Split(torch.zeros_like(H))
     for _ in range(10):
         H, split = solver._half_step(problem, W, H, split)
-    assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
+    assert float(problem.objective(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
     assert float(problem._step(Factors(W, H)).norm()) < 1e-3
 
 
@@ -105,12 +105,12 @@ def test_half_step_ends_where_a_general_optimiser_does(terms, rng):
 def test_convex_losses_end_where_newton_does(beta, weighted, rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
     omega = draw(rng, 10, 4) * (draw(rng, 10, 4) > 0.4) if weighted else torch.ones_like(V)
-    problem = Objective(Observed(Dense(V), omega), 3, Beta(beta))
+    problem = Problem(Observed(Dense(V), omega), 3, Beta(beta))
     ours, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=1500)
     theirs = H
     for _ in range(300):
         theirs, _ = Newton().half_step(problem, W, theirs)
-    a, b = (float(problem.loss(Factors(W, F))) for F in (ours, theirs))
+    a, b = (float(problem.objective(Factors(W, F))) for F in (ours, theirs))
     assert a <= b * (1 + 1e-4) + 1e-8
 
 
@@ -119,19 +119,19 @@ def test_convex_losses_end_where_newton_does(beta, weighted, rng):
 def test_losses_that_are_not_convex_are_lowered(beta, rng):
     """Below β = 1 a half-step has several minima, and ADMM may end in another than Newton."""
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
-    problem = Objective(Dense(V), 3, Beta(beta))
+    problem = Problem(Dense(V), 3, Beta(beta))
     lower, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=100)
-    assert float(problem.loss(Factors(W, lower))) < float(problem.loss(Factors(W, H)))
+    assert float(problem.objective(Factors(W, lower))) < float(problem.objective(Factors(W, H)))
 
 
 @pytest.mark.slow
 @torch.no_grad()
 def test_abundances_under_kullback_leibler(rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
-    problem = Objective(Dense(V), 3, Beta(1.0), on_h=Penalties.of(Simplex()))
+    problem = Problem(Dense(V), 3, Beta(1.0), on_h=Penalties.of(Simplex()))
     H, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=1500)
     torch.testing.assert_close(H.sum(dim=1), torch.ones(4, dtype=torch.float64))
-    assert float(problem.loss(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
+    assert float(problem.objective(Factors(W, H))) <= best_by_scipy(problem, W, H) + 1e-5
 
 
 def test_smooth_solver_solves(rng):
@@ -146,7 +146,7 @@ def test_smooth_solver_solves(rng):
 @torch.no_grad()
 def test_without_penalties_it_is_ao_admm(rng):
     V, x = draw(rng, 8, 6), Factors(draw(rng, 8, 3), draw(rng, 6, 3))
-    problem = Objective(Dense(V), 3)
+    problem = Problem(Dense(V), 3)
     ours, theirs = ProximalADMM(n_inner=5), TraceAOADMM(tol=0.0)
     a, b = ours.init(problem, x), theirs.init(problem, x)
     for _ in range(3):
@@ -159,15 +159,15 @@ def test_without_penalties_it_is_ao_admm(rng):
 def test_elastic_hals_ends_where_admm_does(rng):
     V, x = draw(rng, 8, 6), Factors(draw(rng, 8, 2), draw(rng, 6, 2))
     on = Penalties.of([L1(0.05), L2(0.1)])
-    problem = Objective(Dense(V), 2, on_w=on, on_h=on)
+    problem = Problem(Dense(V), 2, on_w=on, on_h=on)
     values = []
-    solvers: list[Any] = [ElasticHALS(), ProximalADMM()]
+    solvers: list[Any] = [HALS(), ProximalADMM()]
     for solver in solvers:
         state = solver.init(problem, x)
         for _ in range(300):
             state = solver.step(problem, state)
-        torch.testing.assert_close(state.sq_error(problem), 2 * problem.loss(state.factors))
-        values.append(float(problem.loss(state.factors)))
+        torch.testing.assert_close(state.sq_error(problem), 2 * problem.objective(state.factors))
+        values.append(float(problem.objective(state.factors)))
         assert float(problem.stationarity(state.factors)) < 1e-3
     np.testing.assert_allclose(values[0], values[1], rtol=1e-4)
 
@@ -176,10 +176,10 @@ def test_elastic_hals_ends_where_admm_does(rng):
 def test_stack_is_solved_as_its_members(rng):
     V, W, H = draw(rng, 2, 6, 5), draw(rng, 2, 6, 3), draw(rng, 2, 5, 3)
     on, solver = Penalties.of([Simplex()]), ProximalADMM()
-    both = Objective(Dense(V), 3, Beta(1.0), on_w=on)
+    both = Problem(Dense(V), 3, Beta(1.0), on_w=on)
     state = solver.step(both, solver.init(both, Factors(W, H)))
     for k in range(2):
-        one = Objective(Dense(V[k]), 3, Beta(1.0), on_w=on)
+        one = Problem(Dense(V[k]), 3, Beta(1.0), on_w=on)
         alone = solver.step(one, solver.init(one, Factors(W[k], H[k])))
         torch.testing.assert_close(state.factors.W[k], alone.factors.W)
 
@@ -194,7 +194,7 @@ def test_compiled_entries_are_those_of_the_loss(beta, dtype, rng, monkeypatch):
     fit, Z = V + draw(rng, 30, 20).to(dtype) - 0.5, draw(rng, 30, 20).to(dtype)
     omega = draw(rng, 30, 20).to(dtype)
     omega[::7] = 0  # unknown
-    entrywise = _Entrywise.of(Objective(Observed(Dense(V), omega), 3, Beta(beta)))
+    entrywise = _Entrywise.of(Problem(Observed(Dense(V), omega), 3, Beta(beta)))
     for guess in (V, 3 * V + 1):
         fast = entrywise(fit, guess.clone(), Z.clone())
         with monkeypatch.context() as patch:
@@ -206,7 +206,7 @@ def test_compiled_entries_are_those_of_the_loss(beta, dtype, rng, monkeypatch):
 @torch.no_grad()
 def test_a_half_step_leaves_the_split_as_it_was(rng):
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
-    problem = Objective(Dense(V), 3, Beta(0.0))
+    problem = Problem(Dense(V), 3, Beta(0.0))
     _, split = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=2)
     before = [F.clone() for F in split if F is not None]
     admm_divergence(problem, W, H, split, n_inner=2)
@@ -224,6 +224,6 @@ def test_a_half_step_factors_its_matrix_once(rng, monkeypatch):
     )
     V, W, H = draw(rng, 10, 4), draw(rng, 10, 3), draw(rng, 4, 3)
     for beta in (2.0, 1.0):
-        problem = Objective(Dense(V), 3, Beta(beta), on_h=Penalties.of(Simplex()))
+        problem = Problem(Dense(V), 3, Beta(beta), on_h=Penalties.of(Simplex()))
         ProximalADMM()._half_step(problem, W, H, Split(torch.zeros_like(H)))
     assert len(made) == 2

@@ -216,7 +216,7 @@ def test_start_at_a_matrix_of_zeros_fits_it(start, rank, rng):
     problem = Problem(Dense(torch.zeros(4, 5)), rank)
     x = start(problem, rng)
     assert all(F.isfinite().all() for F in x)
-    assert problem.loss(x) == 0
+    assert problem.objective(x) == 0
 
 
 def test_extra_components_are_small_and_random(rng):
@@ -231,7 +231,7 @@ def test_extra_components_are_small_and_random(rng):
 
 def test_single_row_is_fitted_exactly(rng):
     problem = Problem(Dense(draw(rng, 1, 6)), 1)
-    assert problem.loss(NNDSVD()(problem, rng)) < 1e-20
+    assert problem.objective(NNDSVD()(problem, rng)) < 1e-20
 
 
 def test_matrix_of_lower_rank_than_asked_for_is_started_exactly(rng):

@@ -54,7 +54,7 @@ def test_gradients_reach_every_weight(n_points, case):
     problem, x0 = case
     model = random_network(small_config(n_points=n_points))
     *_, x = islice(rollout(model, problem, x0, n_accel=2), 3)
-    problem.loss(x).backward()
+    problem.objective(x).backward()
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 

@@ -57,7 +57,7 @@ class Descent:
         self, problem: Problem, *, stepped: Factors, proposed: Factors
     ) -> Bool[Tensor, "*b"]:
         with torch.no_grad():
-            return problem.loss(proposed) <= problem.loss(stepped)
+            return problem.objective(proposed) <= problem.objective(stepped)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from factormer.accelerate.base import Restarted, Resumable
 from factormer.data import Dense, LowRank
-from factormer.problem.problem import RESOLVED, Problem
+from factormer.problem.problem import Problem
+from factormer.problem.products import RESOLVED
 
 
 class Recording(NamedTuple):

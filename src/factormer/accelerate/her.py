@@ -17,7 +17,8 @@ from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.data import Dense, LowRank
 from factormer.data.factors import Factors
-from factormer.problem.problem import RESOLVED, Problem
+from factormer.problem.problem import Problem
+from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT, HALS, HALSState
 
 # Multiplications of an iteration up to which one compiled thread beats Python, BLAS and two.
@@ -185,9 +186,11 @@ class Leapt:
 
 
 def _is_one(problem: Problem) -> bool:
-    """Whether V is one matrix on a CPU, without padding, that compiled loops can read."""
+    """Whether it is plain, and V one matrix on a CPU, unpadded, that compiled loops can read."""
     V = problem.V
-    if not isinstance(V, Dense | LowRank) or V.rows is not None or V.cols is not None:
+    if not problem.is_plain or not isinstance(V, Dense | LowRank):
+        return False
+    if V.rows is not None or V.cols is not None:
         return False
     return len(V.shape) == 2 and V.device.type == "cpu"
 

@@ -14,7 +14,6 @@ from factormer.accelerate.base import Restarted, RestartedState
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch
-from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.solvers.newton import Newton, is_plain_kullback
 
@@ -39,7 +38,6 @@ class ExtrapolatedNewton(Restarted):
         rows = kernels.kullback_rows()
         if loops is None or restart is None or rows is None or not self._can(problem):
             return state, torch.empty(0)
-        assert isinstance(problem, Objective)
         (m, n), r, dtype = problem.V.shape, problem.rank, problem.V.dtype
         x = _stacked(state.factors)
         y = x.copy() if state.plain else _stacked(state.inner.factors)
@@ -70,7 +68,7 @@ class ExtrapolatedNewton(Restarted):
 
     def _can(self, problem: Problem) -> bool:
         V, r = problem.V, problem.rank
-        if not isinstance(problem, Objective) or not is_plain_kullback(problem):
+        if not is_plain_kullback(problem):
             return False
         settled = problem.on_h.is_settled or self.solver.n_steps > 1
         double = V.dtype == torch.float64 and V.device.type == "cpu" and len(V.shape) == 2

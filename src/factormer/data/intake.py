@@ -224,12 +224,12 @@ def check_start(x: Factors) -> Factors:
     return x
 
 
-def check_unit(unit: torch.Tensor, mean: torch.Tensor, beta: float) -> torch.Tensor:
-    """mean^(β/2), the unit of reported errors, has to be a number."""
+def check_unit(unit: torch.Tensor, mean: torch.Tensor, degree: float) -> torch.Tensor:
+    """mean^(degree/2), the unit of reported errors, has to be a number."""
     if not all(0 < value < math.inf for value in unit.flatten().tolist()):
         raise ValueError(
-            f"V has mean {mean.tolist()}, whose power {beta / 2:g}, the unit of errors under this "
-            "loss, is beyond float64: divide V by its mean"
+            f"V has mean {mean.tolist()}, whose power {degree / 2:g}, the unit of errors under "
+            "this loss, is beyond float64: divide V by its mean"
         )
     return unit
 

@@ -23,7 +23,7 @@ class Observed:
 
     Where V is sparse, the weights are those of its stored entries, and the others are not known.
     Products are those of the matrix in which the mean stands for what is not known (zero, where V
-    is sparse): they serve to find a start. The loss is the concern of `Objective`.
+    is sparse): they serve to find a start. The loss is the concern of `Problem`.
     """
 
     V: Dense | Sparse

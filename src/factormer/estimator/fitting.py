@@ -20,7 +20,7 @@ from factormer.estimator.options import (
     start_array,
     warn_of_zeros,
 )
-from factormer.problem.objective import Objective
+from factormer.problem.problem import Problem
 from factormer.run.execute import rmse
 from factormer.run.request import Request
 from factormer.run.settle import coefficients
@@ -69,7 +69,7 @@ def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) 
     return Request.of(
         V,
         rank,
-        loss=loss.beta,
+        loss=loss,
         regularize_W=on_w.terms,
         regularize_H=on_h.terms,
         symmetric=bool(options.symmetric),
@@ -91,9 +91,9 @@ def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) 
 def reconstruction_error(request: Request, result: Result) -> float:
     """√(2 Σ ω d(X, W H)), as scikit-learn has it: ‖X − W H‖ for the squared error."""
     V = request.problem.V
-    if not isinstance(request.problem, Objective):
+    if request.problem.is_plain:
         return float(result.rmse) * math.sqrt(math.prod(V.shape))
-    problem = Objective(V, request.problem.rank, request.loss)
+    problem = Problem(V, request.problem.rank, request.loss)
     return float(rmse(problem, result.factors)) * math.sqrt(float(problem.size()))
 
 

@@ -13,8 +13,9 @@ import torch
 from factormer.data import Matrix
 from factormer.data.intake import as_rank, as_tensor, is_finite, is_sparse
 from factormer.data.warn import warn
-from factormer.problem.losses import NAMES, Beta
-from factormer.problem.objective import check_zeros
+from factormer.problem.checks import check_zeros
+from factormer.problem.loss import Loss
+from factormer.problem.losses import NAMES, as_loss
 from factormer.problem.penalties import L1, L2, Fixed, Penalties, Penalty
 
 _REAL = (int, float, np.integer, np.floating)
@@ -53,16 +54,17 @@ def warn_of_zeros(solver: Any, init: Any) -> None:
         )
 
 
-def loss_of(beta_loss: Any, solver: Any) -> Beta:
-    """The divergence; coordinate descent knows the squared error alone."""
-    named = isinstance(beta_loss, str) and beta_loss in NAMES
+def loss_of(beta_loss: Any, solver: Any) -> Loss:
+    """The loss; coordinate descent knows the squared error alone."""
+    named = isinstance(beta_loss, Loss) or (isinstance(beta_loss, str) and beta_loss in NAMES)
+    given: Any = beta_loss
     if not named and (isinstance(beta_loss, bool) or not is_finite(beta_loss)):
         raise ValueError(
             f"beta_loss is {beta_loss!r}; it must be 'frobenius', 'kullback-leibler', "
             "'itakura-saito' or a number"
         )
-    loss = Beta.of(beta_loss if named else float(beta_loss))
-    if solver == "cd" and loss.beta != 2:
+    loss = as_loss(given if named else float(given))
+    if solver == "cd" and not loss.is_quadratic:
         raise ValueError(
             f"Invalid beta_loss parameter: solver 'cd' does not handle beta_loss = {beta_loss!r}; "
             "choose solver='auto' or 'mu'"
@@ -70,7 +72,7 @@ def loss_of(beta_loss: Any, solver: Any) -> Beta:
     return loss
 
 
-def check_poles(V: Matrix, loss: Beta) -> None:
+def check_poles(V: Matrix, loss: Loss) -> None:
     """A sentence that begins as scikit-learn's, where the loss forbids zeros and X has some."""
     try:
         check_zeros(V, loss)
@@ -201,7 +203,7 @@ def check_streamable(options: Any) -> None:
     """Of rows gone by only products are kept, which tell the squared error alone."""
     asked = Asked.read(options)
     plain = asked.also_w.is_plain and asked.also_h.is_plain
-    is_square = loss_of(options.beta_loss, options.solver).beta == 2
+    is_square = loss_of(options.beta_loss, options.solver).is_quadratic
     if not (is_square and plain and options.missing is None and not options.symmetric):
         raise ValueError(
             "partial_fit takes the squared error, with alpha_W and alpha_H at most; use fit for "

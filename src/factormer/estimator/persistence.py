@@ -15,6 +15,7 @@ from safetensors.torch import save as as_bytes
 from factormer.data.files import parsed, write
 from factormer.estimator.options import Asked, Known, loss_of
 from factormer.estimator.streaming import before
+from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties, Penalty
 from factormer.run.solve import Status
 from factormer.run.trace import Row, Trace
@@ -41,6 +42,8 @@ def save(model: Any, path: Path) -> None:
             arrays["fixed_components"] = value
         elif name.startswith("regularize_"):
             params[name] = [_told(term) for term in Penalties.of(value, name).terms] or None
+        elif isinstance(value, Loss):
+            params[name] = _number(value)
         elif isinstance(value, np.generic):
             params[name] = value.item()
         elif value is None or isinstance(value, str | int | float | bool):
@@ -74,6 +77,16 @@ def _told(term: Penalty) -> dict[str, Any]:
         raise ValueError("a model with Fixed in regularize_W or regularize_H cannot be saved: use "
                          "fixed_components, which can")  # fmt: skip
     return {"name": type(term).__name__, **asdict(term)}
+
+
+def _number(loss: Loss) -> float:
+    """The β that stands for a loss."""
+    if loss.kernel_beta is None:
+        raise ValueError(
+            f"a model with beta_loss {loss} cannot be saved: a file names losses by β, and this "
+            "one has none; keep components_ instead"
+        )
+    return loss.kernel_beta
 
 
 def _heard(told: Any) -> list[Penalty] | None:

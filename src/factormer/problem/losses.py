@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+
+from factormer.problem.loss import Each, Loss, floored
 
 NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
 LARGEST = 100  # β, of which powers are still numbers
 
 
 @dataclass(frozen=True)
-class Beta:
+class Beta(Loss):
     """d(v, y) = (v^β + (β−1) y^β − β v y^(β−1)) / (β(β−1)), with its limits at β = 1 and β = 0.
 
     β = 2 is ½(v − y)², β = 1 is v log(v/y) − v + y, β = 0 is v/y − log(v/y) − 1. It is never
@@ -25,24 +25,38 @@ class Beta:
 
     beta: float = 2.0
 
-    @staticmethod
-    def of(loss: Any) -> Beta:
-        """From one of scikit-learn's names, or the number β."""
-        if isinstance(loss, str) and loss in NAMES:
-            return Beta(NAMES[loss])
-        number: Any = loss if isinstance(loss, int | float) else math.nan
-        if isinstance(loss, bool) or not abs(number) <= LARGEST:
-            names = ", ".join(repr(name) for name in NAMES)
-            raise ValueError(
-                f"loss is {loss!r}; choose {names}, or a number β (2, 1 and 0 are these) "
-                f"from -{LARGEST} to {LARGEST}"
-            )
-        return Beta(float(number))
+    def __str__(self) -> str:
+        return f"β = {self.beta:g}"
 
-    def __call__(self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    @property
+    def kernel_beta(self) -> float:
+        return self.beta
+
+    @property
+    def degree(self) -> float:
+        return self.beta
+
+    @property
+    def is_quadratic(self) -> bool:
+        return self.beta == 2
+
+    @property
+    def is_for_counts(self) -> bool:
+        """Whether d is the likelihood of counts (β = 1, Poisson's)."""
+        return self.beta == 1
+
+    @property
+    def zero_slope(self) -> float | None:
+        return 1.0 if self.beta == 1 else None
+
+    @property
+    def has_pole(self) -> bool:
+        return self.beta <= 0
+
+    def __call__(self, v: Each, y: Each) -> Each:
         """d(v, y), entry by entry; y is taken to be at least tiny where d has a pole at zero."""
         b = self.beta
-        if b == 2:
+        if self.is_quadratic:
             return (v - y).square() / 2
         y = floored(y)
         if b == 1:
@@ -51,16 +65,21 @@ class Beta:
             return v / y - (v / y).log() - 1
         return (v**b + y ** (b - 1) * ((b - 1) * y - b * v)) / (b * (b - 1))
 
-    def slope(self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def slope(self, v: Each, y: Each) -> Each:
         """∂d/∂y = y^(β−2) (y − v)."""
-        if self.beta == 2:
+        if self.is_quadratic:
             return y - v
         y = floored(y)
         return 1 - v / y if self.beta == 1 else y ** (self.beta - 2) * (y - v)
 
-    def parts(
-        self, v: Float[Tensor, "..."], y: Float[Tensor, "..."]
-    ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+    def curvature(self, v: Each, y: Each) -> Each:
+        """∂²d/∂y² = y^(β−3) ((β−1) y + (2−β) v)."""
+        if self.is_quadratic:
+            return torch.ones_like(y)
+        y, b = floored(y), self.beta
+        return y ** (b - 3) * ((b - 1) * y + (2 - b) * v)
+
+    def parts(self, v: Each, y: Each) -> tuple[Each, Each]:
         """(v y^(β−2), y^(β−1)): what draws y up, and what holds it down."""
         y = floored(y)
         if self.beta == 1:
@@ -77,13 +96,13 @@ class Beta:
 
     def prox(
         self,
-        v: Float[Tensor, "..."],
-        x: Float[Tensor, "..."],
-        weight: Float[Tensor, "..."] | float,
+        v: Each,
+        x: Each,
+        weight: Each | float,
         *,
-        near: Float[Tensor, "..."] | None = None,
+        near: Each | None = None,
         n_iter: int = 15,
-    ) -> Float[Tensor, "..."]:
+    ) -> Each:
         """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
 
         In closed form for β = 1 and 2. Otherwise the answer is between v and x, and Newton's method
@@ -91,7 +110,7 @@ class Beta:
         goes on between them. It ends with a step so short that the next would be of rounding.
         """
         tiny = torch.finfo(x.dtype).tiny
-        if self.beta == 2:
+        if self.is_quadratic:
             return (x + weight * v) / (1 + weight)
         if self.beta == 1:
             shifted = x - weight
@@ -122,9 +141,20 @@ class Beta:
         return y
 
 
-def floored(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """At least the smallest number whose reciprocal, and a little more, is still finite."""
-    return y.clamp(min=1e4 * torch.finfo(y.dtype).tiny)
-
-
 FROBENIUS = Beta()
+
+
+def as_loss(given: Any) -> Loss:
+    """From one of scikit-learn's names, the number β, or a loss."""
+    if isinstance(given, Loss):
+        return given
+    if isinstance(given, str) and given in NAMES:
+        return Beta(NAMES[given])
+    number: Any = given if isinstance(given, int | float) else math.nan
+    if isinstance(given, bool) or not abs(number) <= LARGEST:
+        names = ", ".join(repr(name) for name in NAMES)
+        raise ValueError(
+            f"loss is {given!r}; choose {names}, or a number β (2, 1 and 0 are these) "
+            f"from -{LARGEST} to {LARGEST}"
+        )
+    return Beta(float(number))

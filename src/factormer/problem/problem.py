@@ -1,34 +1,40 @@
-"""The optimisation problem: min ½‖W Hᵀ − V‖² over W ≥ 0, H ≥ 0 (eq. 2)."""
+"""The optimisation problem: V, a rank, a loss and penalties."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Matrix, Normal, n_entries
-from factormer.data.base import inner
-from factormer.data.factors import Factors, every, some
+from factormer.data import Matrix, Normal, Observed, n_entries, turned
+from factormer.data.entries import Entries
+from factormer.data.factors import Factors, every
+from factormer.problem.entrywise import EntryByEntry
+from factormer.problem.loss import Loss
+from factormer.problem.losses import FROBENIUS
+from factormer.problem.penalties import Penalties
+from factormer.problem.products import FromProducts
 
-_FEW = 2**16  # entries of V that are looked at as fast as products are formed
-# Share of ‖V‖² below which ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ has too few digits left for a loss.
-RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
-_BLURRED = {torch.float32: 1e-2, torch.float64: 1e-4}  # and for a number that is reported
+NONE = Penalties()
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Factorise V at a given rank; or each of a stack of matrices.
+    """min Σ ω d(V, W Hᵀ) + p(W) + q(H), for one matrix or for each of a stack.
 
-    `resolved` says whether errors from products have digits enough; where it is False, the entries
-    of V are looked at as well. None: look at each error, which on a GPU has to be waited for.
+    d is the loss, p and q are penalties. Entries of V count alike, or have weights ω (`Observed`).
+    Factors are nonnegative unless penalties say otherwise. The plainest case is min ½‖W Hᵀ − V‖²
+    over W ≥ 0, H ≥ 0 (eq. 2). `resolved` is for the errors of `FromProducts`.
     """
 
     V: Matrix
     rank: int
+    loss: Loss = FROBENIUS
+    on_w: Penalties = NONE
+    on_h: Penalties = NONE
     resolved: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -37,80 +43,160 @@ class Problem:
 
     @property
     def T(self) -> Problem:
-        """The transposed problem Vᵀ ≈ H Wᵀ, with the same loss at the swapped point (eq. 7)."""
-        return replace(self, V=self.V.T)
+        """The transposed problem Vᵀ ≈ H Wᵀ: the same objective at the swapped point (eq. 7)."""
+        return turned(self, lambda: replace(self, V=self.V.T, on_w=self.on_h, on_h=self.on_w))
+
+    @cached_property
+    def is_quadratic(self) -> bool:
+        """Whether the misfit is the squared error of all entries: normal equations tell all."""
+        return self.loss.is_quadratic and not isinstance(self.V, Observed)
+
+    @cached_property
+    def is_free(self) -> bool:
+        """Whether nothing is asked of the factors but W ≥ 0, H ≥ 0."""
+        return self.on_w.is_plain and self.on_h.is_plain
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is plain nonnegative least squares."""
+        return self.is_quadratic and self.is_free
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether penalties are L1 and L2 alone, besides known columns."""
+        return self.on_w.elastic is not None and self.on_h.elastic is not None
+
+    @cached_property
+    def misfit(self) -> FromProducts | EntryByEntry:
+        """Σ ω d(V, W Hᵀ) and its gradient: the only choice between the ways to compute them."""
+        if self.is_quadratic:
+            return FromProducts(self.V, self.resolved)
+        return EntryByEntry(self.V, self.loss)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The entries of V by rows, for compiled loops."""
+        return Entries.of(self.V)
 
     def size(self) -> Float[Tensor, "*b"]:
         """The number of entries that count."""
-        return n_entries(self.V)
+        return self.V.count() if isinstance(self.V, Observed) else n_entries(self.V)
 
     def mean(self) -> Float[Tensor, "*b"]:
         """The mean entry of each matrix."""
-        return (self.V.total() / n_entries(self.V)).to(self.V.dtype)
+        return (self.V.total() / self.size()).to(self.V.dtype)
+
+    def objective(self, x: Factors) -> Float[Tensor, "*b"]:
+        """What is minimised: ½‖W Hᵀ − V‖² in the plainest case (eqs. 2 and 7)."""
+        value = self.misfit.value(x)
+        return value if self.is_free else value.double() + self._penalty(x)
+
+    def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
+        """Twice the objective, in float64, for little where (VH, HᵀH) of x are `known`.
+
+        ‖W Hᵀ − V‖² in the plainest case.
+        """
+        error = self.misfit.sq_error(x, known)
+        return error if self.is_free else error + 2 * self._penalty(x)
+
+    def rmse(self, x: Factors) -> Float[Tensor, "*b"]:
+        """√(2·objective / entries): ‖W Hᵀ − V‖ / √(mn) in the plainest case (eq. 23)."""
+        return (2 * self.objective(x) / self.size()).sqrt()
+
+    def blurred(self) -> Float[Tensor, "*b"]:
+        """The rmse up to which `sq_error` lacks digits that a report should have."""
+        return self.misfit.blurred()
+
+    def stationarity(self, x: Factors) -> Float[Tensor, "*b"]:
+        """Norm of what a proximal gradient step would change, over its length: 0 where none would.
+
+        That is the projected gradient where only X ≥ 0, L1 and L2 are asked of a factor X: where X
+        is zero, only the negative part of the gradient counts.
+        """
+        by_H, by_W = self._step(x), self.T._step(x.swap())
+        return (by_H.square().sum(dim=(-2, -1)) + by_W.square().sum(dim=(-2, -1))).sqrt()
 
     def normalized(self) -> tuple[Problem, Float[Tensor, "*b"]]:
-        """The problem of V divided by its mean, as the paper trains and tests on, and that mean.
+        """The problem of V / c, c the mean of V, with weights of mean 1; and c.
 
-        A matrix of zeros is left as it is, with 1 in place of its mean.
+        So the paper trains and tests. Errors are those of this problem over `unit(c)`. A matrix of
+        zeros is left as it is, with 1 in place of its mean; so is a stack whose penalties, or loss,
+        would have to differ from member to member.
         """
         mean, total = self.mean(), self.V.total()
         if not every(total > 0):
             mean = torch.where(total > 0, mean, torch.ones_like(mean))
-        return replace(self, V=self.V.scaled(mean.reciprocal())), mean
+        if self._is_rigid:
+            mean = torch.ones_like(mean)
+        V, level = self.V.scaled(mean.reciprocal()), self._level
+        V = V.weighted(1 / level) if isinstance(V, Observed) else V
+        if self._is_unitless:
+            return replace(self, V=V), mean
+        c, omega = (1.0 if number.dim() else float(number) for number in (mean, level))
+        power, p, dtype = self.loss.degree, self._share, self.V.dtype
+        on_w = self.on_w.scaled(c, power, p, omega, dtype)
+        on_h = self.on_h.scaled(c, power, 1 - p, omega, dtype)
+        return replace(self, V=V, loss=self.loss.scaled(c), on_w=on_w, on_h=on_h), mean
 
     def unit(self, mean: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
         """What an error of the problem of V / mean is multiplied by to be one of this."""
-        return mean.double()
+        unit = mean.double() ** (self.loss.degree / 2)
+        return unit * self._level.sqrt() if isinstance(self.V, Observed) else unit
 
     def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
         """The point of the problem of c·V that x is of this one."""
-        return x.scale(c)
+        p = self._share
+        if p == 0.5:
+            return x.scale(c)
+        c = c.to(x.W)[..., None, None]
+        return Factors(x.W * c**p, x.H * c ** (1 - p))
 
     def taken(self, x: Factors) -> Factors:
         """The point in the precision of V, with what is known of it in its place."""
-        return Factors(x.W.to(self.V.dtype), x.H.to(self.V.dtype))
+        W, H = (F.to(self.V.dtype) for F in x)
+        return Factors(self.on_w.placed(W), self.on_h.placed(H))
 
-    def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
-        """‖W Hᵀ − V‖² for little, from (VH, HᵀH), which a solver that has just updated W knows.
+    def start(self) -> Problem:
+        """The plain problem in which a start is looked for."""
+        V = self.V
+        return Problem(V.filled if isinstance(V, Observed) else V, self.rank)
 
-        Accumulated in float64; where that leaves too few digits, from the entries of V after all.
+    @property
+    def _is_unitless(self) -> bool:
+        """Whether neither loss nor penalties change with the unit of V."""
+        return self.is_free and not self.loss.has_unit
+
+    @property
+    def _is_rigid(self) -> bool:
+        """Whether this is a stack whose members cannot have units of their own."""
+        return len(self.V.shape) > 2 and not self._is_unitless
+
+    @property
+    def _level(self) -> Float[Tensor, "*b"]:
+        """The mean of the weights."""
+        V = self.V
+        if not isinstance(V, Observed) or self._is_rigid:
+            return torch.ones(V.shape[:-2], dtype=torch.float64, device=V.device)
+        return V.level()
+
+    @property
+    def _share(self) -> float:
+        """The p such that W takes up cᵖ of a factor c of V, and H the rest.
+
+        Each takes its root, but a factor that has sizes of its own keeps them.
         """
-        if known is None and math.prod(self.V.shape) <= _FEW:
-            return self.V.sq_error(x).double()
-        VH, HtH = self.V.T.normal(x.H) if known is None else known
-        norm = self.V.sq_norm()
-        error = norm - 2 * inner(VH, x.W) + inner(x.W.mT @ x.W, HtH)
-        if self.resolved:
-            return error
-        unclear = error < RESOLVED[self.V.dtype] * norm
-        if self.resolved is None and not some(unclear):
-            return error
-        return torch.where(unclear, self.V.sq_error(x).double(), error)
+        on_w, on_h = self.on_w.firmness, self.on_h.firmness
+        return 0.5 if on_w == on_h else float(on_w < on_h)
 
-    def blurred(self) -> Float[Tensor, "*b"]:
-        """The rmse up to which errors from products lack digits that a report should have."""
-        return (_BLURRED[self.V.dtype] * self.V.sq_norm() / self.size()).sqrt()
+    def _penalty(self, x: Factors) -> Float[Tensor, "*b"]:
+        return self.on_w.value(x.W).double() + self.on_h.value(x.H).double()
 
-    def loss(self, x: Factors) -> Float[Tensor, "*b"]:
-        """½‖W Hᵀ − V‖² (eqs. 2 and 7)."""
-        return self.V.sq_error(x) / 2
-
-    def rmse(self, x: Factors) -> Float[Tensor, "*b"]:
-        """‖W Hᵀ − V‖ / √(mn), the error of an entry (eq. 23)."""
-        return (self.V.sq_error(x) / n_entries(self.V)).sqrt()
-
-    def stationarity(self, x: Factors) -> Float[Tensor, "*b"]:
-        """Norm of the projected gradient: zero just where no feasible direction descends.
-
-        The gradient by H is H WᵀW − VᵀW; where H is zero only its negative part counts.
-        """
-        by_H, by_W = _projected_gradient(self.V, *x), _projected_gradient(self.V.T, *x.swap())
-        return (by_H.square().sum(dim=(-2, -1)) + by_W.square().sum(dim=(-2, -1))).sqrt()
-
-
-def _projected_gradient(
-    V: Matrix, W: Float[Tensor, "*b m r"], H: Float[Tensor, "*b n r"]
-) -> Float[Tensor, "*b n r"]:
-    VtW, WtW = V.normal(W)
-    gradient = H @ WtW - VtW
-    return torch.where(H > 0, gradient, gradient.clamp(max=0))
+    def _step(self, x: Factors) -> Float[Tensor, "*b n r"]:
+        gradient, H, on = self.misfit.gradient(x), x.H, self.on_h
+        if on.elastic is None:
+            return on.step(H, gradient, x.W.mT @ x.W)
+        l1, l2 = on.elastic
+        if l1 or l2:
+            gradient = gradient + l1 + l2 * H
+        gradient = torch.where(H > 0, gradient, gradient.clamp(max=0))
+        return gradient if on.fixed is None else gradient * ~on.fixed.at.to(H.device)

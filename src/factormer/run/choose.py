@@ -13,7 +13,6 @@ from factormer.accelerate.base import Judged
 from factormer.data import Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
-from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run import thresholds as T
@@ -57,7 +56,7 @@ def _stages(request: Request) -> list[Stage]:
     problem, max_iter = request.problem, request.limits.max_iter
     chosen = _solver(request, View.ITSELF)
     stages = [Stage(View.ITSELF, *chosen, max_iter)]
-    if isinstance(problem, Objective):
+    if not problem.is_plain:
         if _is_heavy_newton(request, chosen.name):
             stages.insert(0, Stage(View.SINGLE, *chosen, max_iter))
         return stages
@@ -78,7 +77,7 @@ def _stages(request: Request) -> list[Stage]:
 def _solver(request: Request, view: View) -> _Solver:
     """The solver to take, with its accelerator, and why."""
     problem, V, uses = request.problem, request.problem.V, request.accelerator
-    special = isinstance(problem, Objective) or request.is_symmetric
+    special = request.is_symmetric or not problem.is_plain
     if special and uses not in (None, "auto"):
         raise ValueError(
             f"accelerator is {uses!r}, which serves the plain squared error alone; with "
@@ -199,13 +198,13 @@ def _start(request: Request, name: str, view: View) -> _Start:
         name = "random" if name == "auto" else name
         chosen = _named(request, name, view)
         return chosen._replace(start=Tied(chosen.start))
-    if not isinstance(problem, Objective):
+    if problem.is_plain:
         return _named(request, name, view)
     if name == "auto":
         chosen = _auto_lifted(request)
     else:
         chosen = _named(request, name, view)
-        if name != "custom" and problem.divergence.beta != 2:
+        if name != "custom" and not problem.loss.is_quadratic:
             chosen = chosen._replace(start=Lifted(chosen.start, n_iter=0))
     return chosen._replace(start=Beside(chosen.start))
 
@@ -244,12 +243,11 @@ def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
 def _auto_lifted(request: Request) -> _Start:
     """The start for another loss: random, and fitted a little by least squares where V is small."""
     problem = request.problem
-    assert isinstance(problem, Objective)
     known = problem.V.V if isinstance(problem.V, Observed) else problem.V
     one = len(problem.V.shape) == 2 and not isinstance(problem.V, Observed)
     small = one and float(problem.V.work()) <= T.SMALL_LOSS
     random = STARTS["random"]()
-    if small and isinstance(known, Dense) and problem.divergence.beta == 1:
+    if small and isinstance(known, Dense) and problem.loss.is_for_counts:
         why = "V is small: 20 iterations of least squares on √V first"
         return _Start(Squared(Lifted(random, n_iter=20)), "random", why)
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"

@@ -16,7 +16,6 @@ from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.data.svd import OVERSAMPLING
 from factormer.kernels.threads import threads
-from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
@@ -110,7 +109,7 @@ def _run(
     problem, limits = request.problem, request.limits
     scaled, mean = problem.normalized()
     check_mean(mean)
-    unit = check_unit(problem.unit(mean), mean, request.loss.beta)
+    unit = check_unit(problem.unit(mean), mean, request.loss.degree)
     rng = _generator(seed)
     rules: list[StopRule] = [Stationary(limits.tol)]
     if until is not None:
@@ -120,7 +119,7 @@ def _run(
     stages = _on_views(plan, scaled, rules, rng)
     if start is plan.start and request.x0 is not None:
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
-    at = scaled if isinstance(scaled, Objective) else stages[0].problem
+    at = stages[0].problem if scaled.is_plain else scaled
     x0, *others = _points(start, at, rng)
     if others:
         stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))
@@ -156,8 +155,8 @@ def _on_views(
         if stage.view is View.SINGLE:
             if not _fits_single_precision(problem):
                 continue
-            seen = _in_single_precision(problem)
-            extra = [Slowing() if isinstance(problem, Objective) else Rounding()]
+            seen = replace(problem, V=problem.V.to(torch.float32))
+            extra = [Rounding() if problem.is_plain else Slowing()]
         elif stage.view is View.SKETCH:
             p = problem.rank + OVERSAMPLING
             seen = Problem(sketch(seen.V, p, rng).to(problem.V.dtype), problem.rank)
@@ -170,16 +169,7 @@ def _on_views(
 
 def _fits_single_precision(problem: Problem) -> bool:
     """Whether the penalties, in the unit of V / mean, are numbers in float32."""
-    if not isinstance(problem, Objective):
-        return True
     return all(t.fits(torch.float32) for t in (*problem.on_w.terms, *problem.on_h.terms))
-
-
-def _in_single_precision(problem: Problem) -> Problem:
-    V, rank = problem.V.to(torch.float32), problem.rank
-    if not isinstance(problem, Objective):
-        return Problem(V, rank)
-    return Objective(V, rank, problem.divergence, problem.on_w, problem.on_h)
 
 
 def _points(start: Initializer, problem: Problem, rng: torch.Generator) -> list[Factors]:
@@ -242,7 +232,7 @@ def _tidy(result: Result, request: Request) -> Result:
 
 def rmse(problem: Problem, x: Factors) -> Float[Tensor, ""]:
     """√(2·objective / entries) at x: what a trace holds."""
-    if not isinstance(problem, Objective):
+    if problem.is_plain:
         return plain_rmse(problem.V, x)
     scaled, mean = problem.normalized()
     return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))

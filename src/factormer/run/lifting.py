@@ -11,7 +11,6 @@ from torch import Tensor
 from factormer.accelerate.her import HER
 from factormer.data import Dense
 from factormer.data.factors import Factors, where
-from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.solvers.coding import Coder
 from factormer.solvers.loop import iterated
@@ -65,16 +64,15 @@ class Beside:
     base: Initializer
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
-        assert isinstance(problem, Objective)
         on_w, on_h, plain = problem.on_w, problem.on_h, problem.start()
         given = isinstance(self.base, Given)
         if not given and on_h.fixed is None and on_w.fixed is not None:
             return self(problem.T, rng).swap()
         if given or on_h.fixed is None or on_w.fixed is not None:
             x = problem.taken(self.base(plain, rng))
-            if isinstance(self.base, Given) and not (on_w.is_plain and on_h.is_plain):
+            if isinstance(self.base, Given) and not problem.is_free:
                 asis = problem.taken(self.base.x0)  # penalties may want it out of proportion to V
-                x = where(problem.loss(asis) <= problem.loss(x), asis, x)
+                x = where(problem.objective(asis) <= problem.objective(x), asis, x)
             return x
         free = ~on_h.fixed.at.to(plain.V.device)
         H = torch.zeros(plain.V.shape[-1], problem.rank, dtype=plain.V.dtype, device=plain.V.device)
@@ -82,7 +80,7 @@ class Beside:
             H[:, free] = self.base(Problem(plain.V, int(free.sum())), rng).H
         H = on_h.placed(H)
         W = Coder.of(H)(plain.V)
-        if problem.divergence.beta == 2:
+        if problem.loss.is_quadratic:
             return Factors(W, H)
         size = H.abs().amax(dim=0)
         size = torch.where(size > 0, size, 1.0)

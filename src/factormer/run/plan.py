@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from factormer.problem.objective import Objective
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
 from factormer.starts import Initializer
@@ -88,9 +87,10 @@ class Plan:
         size = "×".join(str(size) for size in V.shape)
         kind, dtype = type(V).__name__.lower(), str(V.dtype).removeprefix("torch.")
         loss = "squared error"
-        if isinstance(problem, Objective):
+        if not problem.is_plain:
             terms = [*problem.on_w.terms, *problem.on_h.terms]
-            loss = f"β-divergence, β = {problem.divergence.beta:g}"
+            known = problem.loss.kernel_beta is not None
+            loss = f"β-divergence, {problem.loss}" if known else str(problem.loss)
             loss += f", {len(terms)} penalties" if terms else ""
         if self.request.is_symmetric:
             loss += ", V ≈ H Hᵀ"

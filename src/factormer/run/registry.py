@@ -16,13 +16,10 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
 from factormer.accelerate.newton import ExtrapolatedNewton
-from factormer.data import Observed
-from factormer.problem.objective import Objective
 from factormer.problem.problem import Problem
 from factormer.run.thresholds import SMALL_LOSS
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
-from factormer.solvers.elastic import ElasticHALS
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton, can_step, is_plain_kullback
@@ -45,45 +42,30 @@ class Trait(NamedTuple):
     lacking: str
 
 
-def _is_least_squares(asked: Asked) -> bool:
-    return not isinstance(asked.problem, Objective)
-
-
-def _is_squared_error(asked: Asked) -> bool:
-    problem = asked.problem
-    beta = problem.divergence.beta if isinstance(problem, Objective) else 2
-    return beta == 2 and not isinstance(problem.V, Observed)
-
-
-def _is_elastic(asked: Asked) -> bool:
-    problem = asked.problem
-    if not isinstance(problem, Objective):
-        return True
-    return problem.on_w.elastic is not None and problem.on_h.elastic is not None
-
-
-def _has_compiled_rows(asked: Asked) -> bool:
-    problem = asked.problem
-    return isinstance(problem, Objective) and _is_elastic(asked) and can_step(problem)
-
-
 TRAITS = {
     "tied": Trait(lambda a: a.tied, "solves V ≈ H Hᵀ, which symmetric=True asks for"),
     "free": Trait(lambda a: not a.tied, "solves for two factors, and symmetric=True asks for one"),
-    "least squares": Trait(_is_least_squares, "serves the plain squared error alone"),
+    "least squares": Trait(lambda a: a.problem.is_plain, "serves the plain squared error alone"),
     "divergence": Trait(
-        lambda a: not _is_least_squares(a),
+        lambda a: not a.problem.is_plain,
         "is for other losses, unknown entries, weights and penalties",
     ),
     "squared error": Trait(
-        _is_squared_error,
+        lambda a: a.problem.is_quadratic,
         "serves the squared error of data that are all known and count alike",
     ),
-    "elastic": Trait(_is_elastic, "takes L1 and L2 alone as penalties; use 'ao-admm'"),
+    "elastic": Trait(
+        lambda a: a.problem.is_elastic, "takes L1 and L2 alone as penalties; use 'ao-admm'"
+    ),
     "one matrix": Trait(
         lambda a: len(a.problem.V.shape) == 2, "serves one matrix, and V is a stack of them"
     ),
-    "compiled rows": Trait(_has_compiled_rows, "needs numba: pip install numba, or use 'mu'"),
+    "β": Trait(
+        lambda a: a.problem.loss.kernel_beta is not None, "knows β-divergences alone; use 'mu'"
+    ),
+    "compiled rows": Trait(
+        lambda a: can_step(a.problem), "needs numba: pip install numba, or use 'mu'"
+    ),
 }
 
 
@@ -101,9 +83,7 @@ class Kind(NamedTuple):
 
 
 def _newton(problem: Problem) -> Solver[Any]:
-    if not isinstance(problem, Objective) or not is_plain_kullback(problem):
-        return ExtrapolatedNewton()
-    if len(problem.V.shape) > 2:
+    if not is_plain_kullback(problem) or len(problem.V.shape) > 2:
         return ExtrapolatedNewton()
     bold = Extrapolation(gamma=1.1)  # fewer iterations on dense counts, more on sparse ones
     small = float(problem.V.work()) <= SMALL_LOSS
@@ -135,7 +115,7 @@ SOLVERS: tuple[Kind, ...] = (
     Kind(
         "newton",
         _newton,
-        (*_LOSS, "compiled rows"),
+        (*_LOSS, "β", "compiled rows"),
         "Newton steps row by row, extrapolated with restart",
     ),
     Kind("mu", lambda _: Multiplicative(), _LOSS, "multiplicative updates"),
@@ -147,7 +127,7 @@ SOLVERS: tuple[Kind, ...] = (
     ),
     Kind(
         "hals",
-        lambda _: Restarted(ElasticHALS(), Extrapolation()),
+        lambda _: Restarted(HALS(), Extrapolation()),
         (*_LOSS, "squared error"),
         "HALS with L1 and L2, extrapolated with restart",
     ),

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from factormer.data import Matrix, Observed
+from factormer.data import Matrix
 from factormer.data.factors import Factors
 from factormer.data.intake import as_factors, as_rank, as_seed, check_limits, check_room
-from factormer.problem.losses import FROBENIUS, Beta
-from factormer.problem.objective import Objective, check_zeros
+from factormer.problem.checks import checked
+from factormer.problem.loss import Loss
+from factormer.problem.losses import as_loss
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
@@ -49,17 +50,17 @@ class Request:
     @property
     def on_w(self) -> Penalties:
         """The penalties on W."""
-        return self.problem.on_w if isinstance(self.problem, Objective) else Penalties()
+        return self.problem.on_w
 
     @property
     def on_h(self) -> Penalties:
         """The penalties on H."""
-        return self.problem.on_h if isinstance(self.problem, Objective) else Penalties()
+        return self.problem.on_h
 
     @property
-    def loss(self) -> Beta:
-        """The divergence."""
-        return self.problem.divergence if isinstance(self.problem, Objective) else FROBENIUS
+    def loss(self) -> Loss:
+        """What a misfit costs."""
+        return self.problem.loss
 
     @property
     def is_settled(self) -> bool:
@@ -74,7 +75,7 @@ class Request:
     @property
     def is_free(self) -> bool:
         """Whether components may be scaled: penalties, and one factor for two, have a scale."""
-        return self.on_w.is_plain and self.on_h.is_plain and not self.is_symmetric
+        return self.problem.is_free and not self.is_symmetric
 
     @staticmethod
     def of(
@@ -109,7 +110,7 @@ class Request:
             Penalties.of(regularize_W, "regularize_W"),
             Penalties.of(regularize_H, "regularize_H"),
         )
-        problem = problem_of(V, rank, Beta.of(loss), on_w, on_h)
+        problem = checked(Problem(V, rank, as_loss(loss), on_w, on_h))
         if symmetric:
             _check_symmetry(problem)
         init = as_name("init", init)
@@ -135,23 +136,10 @@ class Request:
         )
 
 
-def problem_of(V: Matrix, rank: int, loss: Beta, on_w: Penalties, on_h: Penalties) -> Problem:
-    """The problem; plain least squares where nothing else is asked."""
-    check_zeros(V, loss)
-    for name, on, size in (("W", on_w, V.shape[-2]), ("H", on_h, V.shape[-1])):
-        if on.fixed is not None and (len(on.fixed.columns), len(on.fixed.at)) != (size, rank):
-            raise ValueError(
-                f"Fixed columns of {name} have {len(on.fixed.columns)} entries, in "
-                f"{len(on.fixed.at)} places; here {name} is {size}×{rank}"
-            )
-    plain = loss.beta == 2 and on_w.is_plain and on_h.is_plain and not isinstance(V, Observed)
-    return Problem(V, rank) if plain else Objective(V, rank, loss, on_w, on_h)
-
-
 def _check_symmetry(problem: Problem) -> None:
     """V has to be square, V = Vᵀ, and the loss the squared error."""
     V = problem.V
-    if isinstance(problem, Objective):
+    if not problem.is_plain:
         raise ValueError(
             "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
             "missing and regularize_W, regularize_H"

@@ -13,8 +13,7 @@ from factormer.data import Dense, Matrix, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean
 from factormer.kernels.threads import threads
-from factormer.problem.losses import Beta
-from factormer.problem.objective import Objective
+from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties
 from factormer.problem.problem import Problem
 from factormer.run.choose import auto_solver
@@ -38,7 +37,7 @@ class Coded(NamedTuple):
 def coefficients(
     V: Matrix,
     H: Float[Tensor, "n r"],
-    loss: Beta,
+    loss: Loss,
     on_w: Penalties,
     W: Tensor | None = None,
     *,
@@ -56,15 +55,15 @@ def coefficients(
     return Coded(result.factors.W, result.n_iter, result.status is not Status.TIME_LIMIT)
 
 
-def is_least_squares(V: Matrix, loss: Beta, on_w: Penalties) -> bool:
+def is_least_squares(V: Matrix, loss: Loss, on_w: Penalties) -> bool:
     """Whether rows of W are the answers to least-squares problems that can be solved exactly."""
-    return loss.beta == 2 and on_w.by_rows is not None and isinstance(V, Dense | Sparse)
+    return loss.is_quadratic and on_w.by_rows is not None and isinstance(V, Dense | Sparse)
 
 
 def iterated(
     V: Matrix,
     H: Float[Tensor, "n r"],
-    loss: Beta,
+    loss: Loss,
     on_w: Penalties,
     W: Tensor | None = None,
     *,
@@ -78,7 +77,7 @@ def iterated(
     """
     rank = H.shape[1]
     known = Fixed(H, torch.ones(rank, dtype=torch.bool))
-    asked = Objective(V, rank, loss, on_w, Penalties((known,)))
+    asked = Problem(V, rank, loss, on_w, Penalties((known,)))
     problem, mean = asked.normalized()
     check_mean(mean)
     H = problem.on_h.placed(torch.empty_like(H))
@@ -95,7 +94,7 @@ def iterated(
         if until is not None:
             rules.append(TimeBudget(0.0, since=until))
         x0, stop = Factors(W, H), any_of(*rules)
-        limit = _LIMIT if name == "newton" or loss.beta == 2 else _LIMIT // 5
+        limit = _LIMIT if name == "newton" or loss.is_quadratic else _LIMIT // 5
         result = solve(problem, engine, x0, stop=stop, max_iter=limit)
     unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
     return replace(

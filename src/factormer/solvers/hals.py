@@ -13,6 +13,7 @@ from factormer.data import Matrix, Normal, n_rows
 from factormer.data.factors import Factors
 from factormer.kernels import compiled, real
 from factormer.kernels.threads import share
+from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
 # The curvature beside the largest at which a component counts as zero: rounding, no direction.
@@ -86,8 +87,28 @@ class HALSState(NamedTuple):
     read: tuple[Float[Tensor, "*b m r"], Float[Tensor, "*b n r"]] | None = None
 
     def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
-        """‖W Hᵀ − V‖² at the point."""
+        """Twice the objective at the point."""
         return problem.sq_error(self.factors, self.known)
+
+
+def penalised(normal: Normal, on: Penalties) -> Normal:
+    """The normal equations with L1 and L2 in them: VᵀW − λ₁ and WᵀW + λ₂ I.
+
+    A column of H that is fixed gets no curvature, and so is left as it is. One whose column of W
+    is zero is only a penalty to lower, and gets some.
+    """
+    if on.is_plain:
+        return normal
+    (VtW, WtW), (l1, l2) = normal, on.elastic or (0.0, 0.0)
+    before = WtW.diagonal(dim1=-2, dim2=-1)
+    after = before + l2
+    if l1:
+        largest = after.amax(dim=-1, keepdim=True)
+        flat = after <= FLAT[after.dtype] * largest
+        after = torch.where(flat, torch.where(largest > 0, largest, 1.0), after)
+    if on.fixed is not None:
+        after = torch.where(on.fixed.at.to(after.device), 0.0, after)
+    return Normal(VtW - l1, WtW + torch.diag_embed(after - before))
 
 
 @dataclass(frozen=True)
@@ -96,23 +117,29 @@ class HALS:
 
     A half-step on n rows makes 1 + ⌊alpha·(1 + (mn + mr)/(nr + n))⌋ sweeps, at most `max_sweeps`
     (mn is what a product costs: fewer where V is sparse or compressed): then they cost about alpha
-    times the product they share. alpha = 0 is plain HALS. A descent
-    method: no half-step raises the loss.
+    times the product they share. alpha = 0 is plain HALS. A descent method: no half-step raises
+    the objective. L1 and L2 penalties are part of the normal equations, and known columns stay.
     """
 
     alpha: float = 0.5
     max_sweeps: int = 10
 
     def init(self, problem: Problem, x0: Factors) -> HALSState:
+        if not (problem.is_quadratic and problem.is_elastic):
+            raise ValueError(
+                "solver='hals' takes the squared error, with penalties L1 and L2 alone; leave "
+                "solver='auto' for other losses and penalties"
+            )
         V, r = problem.V, problem.rank
         return HALSState(x0, self.n_sweeps(V, r), self.n_sweeps(V.T, r))
 
     def step(self, problem: Problem, state: HALSState) -> HALSState:
         V, (W, H) = problem.V, state.factors
         first = V.normal(W)
-        H = hals_nnls(first, H, n_sweeps=state.sweeps_h)
+        H = hals_nnls(penalised(first, problem.on_h), H, n_sweeps=state.sweeps_h)
         known = V.T.normal(H)
-        after = hals_nnls(known, W, n_sweeps=state.sweeps_w)  # the same code, by eq. 7
+        right = penalised(known, problem.on_w)
+        after = hals_nnls(right, W, n_sweeps=state.sweeps_w)  # the same code, by eq. 7
         return state._replace(factors=Factors(after, H), known=known, read=(W, first.VtW))
 
     def adopt(self, problem: Problem, state: HALSState, x: Factors) -> HALSState:

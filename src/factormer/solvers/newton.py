@@ -14,7 +14,6 @@ from factormer import kernels
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch, share
-from factormer.problem.objective import Objective
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
@@ -49,11 +48,10 @@ class Newton:
     near: float = 1e-5  # share of an entry below which its fit is taken to be there
 
     def init(self, problem: Problem, x0: Factors) -> NewtonState:
-        _elastic(problem)
+        _check(problem)
         return NewtonState(x0)
 
     def step(self, problem: Problem, state: NewtonState) -> NewtonState:
-        problem = _elastic(problem)
         (W, H), T = state.factors, problem.T
         if not problem.on_h.is_settled:
             H = self.half_step(problem, W, H, wants_loss=False)[0]
@@ -67,7 +65,7 @@ class Newton:
 
     def half_step(
         self,
-        problem: Objective,
+        problem: Problem,
         W: Float[Tensor, "m r"],
         H: Float[Tensor, "n r"],
         *,
@@ -75,7 +73,7 @@ class Newton:
     ) -> tuple[Float[Tensor, "n r"], float]:
         """The new H, and the objective with it, but for the penalty on W."""
         if not can_step(problem):
-            raise ImportError("Newton steps need numba: pip install numba")
+            raise ImportError("Newton steps need a β-divergence, and numba: pip install numba")
         if is_plain_kullback(problem):
             value = 0.0
             for _ in range(self.n_steps):
@@ -89,7 +87,7 @@ class Newton:
         return float(l1), float(l2), float(self.near), self.n_sweeps, held
 
     def _side_by_side(
-        self, problem: Objective, W: Tensor, H: Tensor, wants_loss: bool
+        self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
     ) -> tuple[Tensor, float]:
         loops, at, (n, r) = kernels.kullback_rows(), problem.entries, H.shape
         assert loops is not None
@@ -107,11 +105,12 @@ class Newton:
         return torch.from_numpy(out), float(losses.sum())
 
     def _row_by_row(
-        self, problem: Objective, W: Tensor, H: Tensor, wants_loss: bool
+        self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
     ) -> tuple[Tensor, float]:
         loops, at = kernels.newton_rows(), problem.T.entries
         assert loops is not None
-        dtype, (n, r), beta = at.values.dtype, H.shape, problem.divergence.beta
+        dtype, (n, r), beta = at.values.dtype, H.shape, problem.loss.kernel_beta
+        assert beta is not None
         B = W.clamp(min=0).contiguous()
         X, out = H.contiguous().numpy(), np.empty((n, r), dtype)
         plain = not len(at.weights)
@@ -134,8 +133,10 @@ class Newton:
         return torch.from_numpy(out), float(losses.sum())
 
 
-def can_step(problem: Objective) -> bool:
-    """Whether Newton steps can be compiled for such data."""
+def can_step(problem: Problem) -> bool:
+    """Whether compiled Newton steps know this loss, and can be had for such data."""
+    if problem.loss.kernel_beta is None:
+        return False
     dtype = kernels.real(problem.V.dtype)
     plain = is_plain_kullback(problem)
     made = kernels.kullback_rows("rows", dtype) if plain else kernels.newton_rows("newton", dtype)
@@ -178,21 +179,18 @@ class _Room(NamedTuple):
         )
 
 
-def _elastic(problem: Problem) -> Objective:
-    if not isinstance(problem, Objective):
-        problem = Objective(problem.V, problem.rank)
-    if problem.on_w.elastic is None or problem.on_h.elastic is None:
+def _check(problem: Problem) -> None:
+    if not problem.is_elastic:
         raise ValueError(
             "solver='newton' takes L1 and L2 alone as penalties; use solver='ao-admm' for others"
         )
     if len(problem.V.shape) > 2 or problem.V.device.type != "cpu":
         raise ValueError("solver='newton' takes one matrix on a CPU; use solver='mu' for others")
-    return problem
 
 
-def is_plain_kullback(problem: Objective) -> bool:
+def is_plain_kullback(problem: Problem) -> bool:
     """Whether V is dense, all of it known and equal in weight, and the loss Kullback–Leibler."""
-    return problem.divergence.beta == 1 and isinstance(problem.V, Dense)
+    return problem.loss.kernel_beta == 1 and isinstance(problem.V, Dense)
 
 
 def _weights(on: Penalties) -> tuple[float, float]:

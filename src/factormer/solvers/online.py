@@ -14,8 +14,7 @@ from torch import Tensor
 
 from factormer.data import Matrix, Normal
 from factormer.problem.penalties import Penalties
-from factormer.solvers.elastic import penalised
-from factormer.solvers.hals import hals_nnls
+from factormer.solvers.hals import hals_nnls, penalised
 
 N_SWEEPS = 10  # of an update of H: a batch is worth that
 

@@ -14,8 +14,7 @@ from factormer import kernels
 from factormer.data import Dense, Normal, Observed
 from factormer.data.factors import Factors
 from factormer.kernels.threads import share
-from factormer.problem.losses import Beta, floored
-from factormer.problem.objective import Objective
+from factormer.problem.loss import Loss, floored
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
@@ -87,7 +86,7 @@ class Split(NamedTuple):
 
 
 def admm_divergence(
-    problem: Objective, W: Float[Tensor, "*b m r"], H: Float[Tensor, "*b n r"], split: Split,
+    problem: Problem, W: Float[Tensor, "*b m r"], H: Float[Tensor, "*b n r"], split: Split,
     *, n_inner: int,
 ) -> tuple[Float[Tensor, "*b n r"], Split]:  # fmt: skip
     """Approximately solve min Σ ω d(V, Y) + p(H) over Y = W Hᵀ, warm-started.
@@ -115,30 +114,30 @@ def admm_divergence(
 class _Entrywise(NamedTuple):
     """The step on Y, the proximal point of the loss, and on its dual Z: in place, or anew."""
 
-    divergence: Beta
+    loss: Loss
     values: Float[Tensor, "*b m n"]
     weights: Float[Tensor, "*b m n"]
 
     @staticmethod
-    def of(problem: Objective) -> _Entrywise:
+    def of(problem: Problem) -> _Entrywise:
         V = problem.V
         values = V.V.entries if isinstance(V, Observed) else V.entries  # pyright: ignore
         weights = V.weights if isinstance(V, Observed) else torch.ones_like(values)
-        return _Entrywise(problem.divergence, values.contiguous(), weights.contiguous())
+        return _Entrywise(problem.loss, values.contiguous(), weights.contiguous())
 
     def __call__(self, fit: Tensor, Y: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        compiled = None
-        if fit.device.type == "cpu" and not fit.requires_grad:
+        compiled, beta = None, self.loss.kernel_beta
+        if beta is not None and fit.device.type == "cpu" and not fit.requires_grad:
             compiled = kernels.proximal_entries("entries", kernels.real(fit.dtype))
         if compiled is None:
-            x, d = fit - Z, self.divergence
+            x, d = fit - Z, self.loss
             Y = torch.where(self.weights > 0, d.prox(self.values, x, self.weights, near=Y), x)
             return Y, Y - x
         flat = [F.view(-1).numpy() for F in (self.values, self.weights, fit, Y, Z)]
         kernel, least = compiled.entries(flat[0].dtype), float(floored(fit.new_zeros(())))
 
         def some(start: int, stop: int) -> None:
-            kernel(*flat, start, stop, self.divergence.beta, least)
+            kernel(*flat, start, stop, beta, least)
 
         share(some, fit.numel(), work=_ENTRY * fit.numel())
         return Y, Z
@@ -167,8 +166,7 @@ class ProximalADMM:
     n_inner: int = 10
 
     def init(self, problem: Problem, x0: Factors) -> ProximalState:
-        problem = _objective(problem)
-        if not _is_quadratic(problem) and not _is_dense(problem):
+        if not problem.is_quadratic and not _is_dense(problem):
             raise ValueError(
                 "this loss, or these weights, with these penalties need a dense V: pass "
                 "V.toarray(), or use penalties L1 and L2 alone"
@@ -179,7 +177,6 @@ class ProximalADMM:
         return ProximalState(x, *empty)
 
     def step(self, problem: Problem, state: ProximalState) -> ProximalState:
-        problem = _objective(problem)
         (W, H), by_W, by_H = state
         if not problem.on_h.is_settled:
             H, by_H = self._half_step(problem, W, H, by_H)
@@ -190,29 +187,21 @@ class ProximalADMM:
         return state._replace(factors=x)
 
     def _half_step(
-        self, problem: Objective, W: Tensor, H: Tensor, split: Split
+        self, problem: Problem, W: Tensor, H: Tensor, split: Split
     ) -> tuple[Tensor, Split]:
-        if _is_quadratic(problem):
+        if problem.is_quadratic:
             normal = problem.V.normal(W)
             H, U = admm_quadratic(normal, H, split.U, problem.on_h, n_inner=self.n_inner)
             return H, Split(U)
         return admm_divergence(problem, W, H, split, n_inner=self.n_inner)
 
 
-def _objective(problem: Problem) -> Objective:
-    return problem if isinstance(problem, Objective) else Objective(problem.V, problem.rank)
-
-
-def _is_quadratic(problem: Objective) -> bool:
-    return problem.divergence.beta == 2 and not isinstance(problem.V, Observed)
-
-
-def _is_dense(problem: Objective) -> bool:
+def _is_dense(problem: Problem) -> bool:
     V = problem.V
     return isinstance(V.V if isinstance(V, Observed) else V, Dense)
 
 
-def _has_sets(problem: Objective) -> bool:
+def _has_sets(problem: Problem) -> bool:
     return any(t.order in (1, 3) for on in (problem.on_w, problem.on_h) for t in on.terms)
 
 

@@ -30,7 +30,7 @@ def unrolled_loss(
     """
     points = list(points)
     if objective == "squared":
-        return discounted(torch.stack([problem.loss(x).mean() for x in points]), gamma)
+        return discounted(torch.stack([problem.objective(x).mean() for x in points]), gamma)
     floor = torch.finfo(problem.V.dtype).tiny
     mean_squares = [problem.V.sq_error(x) / n_entries(problem.V) for x in points]
     logs = torch.stack([s.clamp(min=floor).log().mean() / 2 for s in mean_squares])

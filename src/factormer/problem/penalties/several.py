@@ -7,6 +7,7 @@ equations) and the proximal step of the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.problem.penalties.terms import (
-    L1,
-    L2,
-    X_,
-    Bounds,
-    Fixed,
-    Free,
-    Orthogonal,
-    Penalty,
-    Simplex,
-    Smooth,
-)
+from factormer.problem.penalties.penalty import X_, Penalty
+from factormer.problem.penalties.terms import Fixed
 
 
 @dataclass(frozen=True)
@@ -58,10 +49,10 @@ class Penalties:
                 f"{name} is {list(terms)}; at most one of each kind, and one of Simplex, Bounds, "
                 "Free: add their weights, or intersect the bounds"
             )
-        bounded = [s for s in sets if isinstance(s, Simplex | Bounds)]
-        if bounded and len(steps) > 1:
+        alone = [step for step in steps if not step.joins]
+        if alone and len(steps) > 1:
             raise ValueError(
-                f"{name} is {list(terms)}; {type(bounded[0]).__name__} goes with L2, Smooth and "
+                f"{name} is {list(terms)}; {type(alone[0]).__name__} goes with L2, Smooth and "
                 "Orthogonal, not with L1 or Group, whose joint proximal step has no closed form"
             )
         by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
@@ -75,43 +66,41 @@ class Penalties:
     @property
     def nonnegative(self) -> bool:
         """Whether the factor may have no negative entry."""
-        lows = [0.0 if not isinstance(t, Bounds) else t.low for t in self.terms]
-        return not any(isinstance(t, Free) for t in self.terms) and min(lows, default=0.0) >= 0
+        return all(term.nonnegative for term in self.terms)
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing is asked but X ≥ 0."""
         return not self.terms
 
-    @property
+    @cached_property
     def elastic(self) -> tuple[float, float] | None:
         """The weights of L1 and L2, where there is nothing else but fixed columns; else None."""
-        if any(not isinstance(term, L1 | L2 | Fixed) for term in self.terms):
+        weights = [term.elastic for term in self.terms]
+        if None in weights:
             return None
-        return self._weight(L1), self._weight(L2)
+        return sum((w[0] for w in weights if w), 0.0), sum((w[1] for w in weights if w), 0.0)
 
     @property
     def by_rows(self) -> tuple[float, float, float | None] | None:
         """The weights of L1 and L2, and what rows sum to, where rows are independent; else None."""
         if self.fixed is not None:
             return None
-        sums = [t for t in self.terms if isinstance(t, Simplex) and t.by == "rows"]
-        others = Penalties(tuple(t for t in self.terms if t not in sums)).elastic
-        return None if others is None else (*others, sums[0].total if sums else None)
+        sums = [term.row_sum for term in self.terms if term.row_sum is not None]
+        others = Penalties(tuple(t for t in self.terms if t.row_sum is None)).elastic
+        return None if others is None else (*others, sums[0] if sums else None)
 
     @property
     def firmness(self) -> int:
         """How far the size of the factor is given: 2 by a sum or bounds, 1 by known columns."""
-        if any(isinstance(term, Simplex | Bounds) for term in self.terms):
-            return 2
-        return int(self.fixed is not None)
+        return max((term.firmness for term in self.terms), default=0)
 
-    @property
+    @cached_property
     def fixed(self) -> Fixed | None:
         """The columns that are known."""
         return next((term for term in self.terms if isinstance(term, Fixed)), None)
 
-    @property
+    @cached_property
     def is_settled(self) -> bool:
         """Whether all columns are known."""
         return self.fixed is not None and bool(self.fixed.at.all())
@@ -142,25 +131,41 @@ class Penalties:
     def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_ | float, float]:
         """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² bounds the quadratic penalties.
 
-        From above, up to a constant, and with equality at the X that is given: the concave part of
-        `Orthogonal` is replaced by its tangent there.
+        From above, up to a constant, and with equality at the X that is given.
         """
-        r, options = X.shape[-1], {"dtype": X.dtype, "device": X.device}
-        apart = self._weight(Orthogonal)
-        A = self._weight(L2) * torch.eye(r, **options) + apart * torch.ones(r, r, **options)
-        return A, apart * X if apart else 0.0, self._weight(Smooth)
+        r = X.shape[-1]
+        A, L, mu = torch.zeros(r, r, dtype=X.dtype, device=X.device), 0.0, 0.0
+        for term in self.terms:
+            a, b, rough = term.quadratic(X)
+            A, L, mu = A + a, L + b, mu + rough
+        return A, L, mu
+
+    def step(self, X: X_, gradient: X_, G: Float[Tensor, "*b r r"]) -> X_:
+        """What a proximal gradient step would change, over its length.
+
+        `gradient` is that of the misfit, and the trace of G is at least its curvature.
+        """
+        A, L, mu = self.quadratic(X)
+        gradient = gradient + X @ A - L
+        if mu:
+            rough = X.diff(dim=-2)
+            gradient[..., 1:, :] += mu * rough
+            gradient[..., :-1, :] -= mu * rough
+        size = (G + A).diagonal(dim1=-2, dim2=-1).sum(dim=-1) + 4 * mu
+        t = 1 / size.clamp(min=torch.finfo(X.dtype).tiny)
+        return (X - self.prox(X - t[..., None, None] * gradient, t)) / t[..., None, None]
 
     def scaled(
         self,
         c: float,
-        beta: float,
+        power: float,
         p: float = 0.5,
         level: float = 1.0,
         dtype: torch.dtype = torch.float64,
     ) -> Penalties:
-        """Those on the factors of V / c, this one being divided by cᵖ; numbers of `dtype` all."""
+        """Those on a factor that is divided by cᵖ, as `Penalty.scaled`; numbers of `dtype` all."""
         with np.errstate(over="ignore", under="ignore"):
-            terms = tuple(term.scaled(c, beta, p, level) for term in self.terms)
+            terms = tuple(term.scaled(c, power, p, level) for term in self.terms)
         for given, term in zip(self.terms, terms, strict=True):
             if not term.fits(dtype):
                 told = "Fixed" if isinstance(given, Fixed) else str(given)
@@ -170,7 +175,3 @@ class Penalties:
                     "divided by its mean"
                 )
         return Penalties(terms)
-
-    def _weight(self, kind: type[Any]) -> float:
-        terms: list[Any] = [term for term in self.terms if isinstance(term, kind)]
-        return sum((term.weight for term in terms), start=0.0)

@@ -1,7 +1,4 @@
-"""What can be asked of a factor besides a good fit, and the proximal steps that grant it.
-
-A penalty is a value object. Shapes: n rows, r components, *b batch axes.
-"""
+"""What can be asked of a factor besides a good fit, and the proximal steps that grant it."""
 
 from __future__ import annotations
 
@@ -11,47 +8,11 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-X_ = Float[Tensor, "*b n r"]
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """λ·p(X), or a set that X has to be in; p of a set is zero. `degree` is that of p.
-
-    `order` is the place of its proximal step among others: each is the exact step of their sum.
-    """
-
-    order: ClassVar[int | None] = None  # None: quadratic, part of the normal equations
-    degree: ClassVar[int] = 0
-
-    def value(self, X: X_) -> Float[Tensor, "*b"]:
-        return X.new_zeros(X.shape[:-2])
-
-    def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
-        """The Z that minimises ½‖Z − X‖² + t·value(Z)."""
-        return X
-
-    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Penalty:
-        """The penalty q with q(X) = self(cᵖ X) / (level·c^β): that on the factor of V / c.
-
-        `level` is what the weights of entries were divided by.
-        """
-        if not self.degree:
-            return self
-        weight = self.weight / level * np.float64(c) ** (self.degree * p - beta)  # pyright: ignore
-        weight = float(weight)
-        if not math.isfinite(weight):
-            raise ValueError(f"{self} is too large beside V of mean {c:g}: divide V by its mean")
-        return replace(self, weight=weight)  # pyright: ignore
-
-    def fits(self, dtype: torch.dtype) -> bool:
-        """Whether squares of what it leads to, which gradients and WᵀW have, are numbers there."""
-        return getattr(self, "weight", 0.0) <= torch.finfo(dtype).max ** 0.5
+from factormer.problem.penalties.penalty import X_, Penalty
 
 
 def _has_room(size: float, dtype: torch.dtype) -> bool:
@@ -83,6 +44,10 @@ class L1(Penalty):
     degree: ClassVar[int] = 1
     __post_init__ = _check_weight
 
+    @property
+    def elastic(self) -> tuple[float, float]:
+        return self.weight, 0.0
+
     def value(self, X: X_) -> Float[Tensor, "*b"]:
         return self.weight * X.abs().sum(dim=(-2, -1))
 
@@ -98,8 +63,15 @@ class L2(Penalty):
     degree: ClassVar[int] = 2
     __post_init__ = _check_weight
 
+    @property
+    def elastic(self) -> tuple[float, float]:
+        return 0.0, self.weight
+
     def value(self, X: X_) -> Float[Tensor, "*b"]:
         return self.weight / 2 * X.square().sum(dim=(-2, -1))
+
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], float, float]:
+        return self.weight * torch.eye(X.shape[-1], dtype=X.dtype, device=X.device), 0.0, 0.0
 
 
 @dataclass(frozen=True)
@@ -113,6 +85,9 @@ class Smooth(Penalty):
     def value(self, X: X_) -> Float[Tensor, "*b"]:
         return self.weight / 2 * X.diff(dim=-2).square().sum(dim=(-2, -1))
 
+    def quadratic(self, X: X_) -> tuple[float, float, float]:
+        return 0.0, 0.0, self.weight
+
 
 @dataclass(frozen=True)
 class Orthogonal(Penalty):
@@ -125,6 +100,11 @@ class Orthogonal(Penalty):
     def value(self, X: X_) -> Float[Tensor, "*b"]:
         shared = X.sum(dim=-1).square().sum(dim=-1) - X.square().sum(dim=(-2, -1))
         return self.weight / 2 * shared.clamp(min=0)
+
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_, float]:
+        """With the tangent, at X, in place of its concave part."""
+        ones = torch.ones(X.shape[-1], X.shape[-1], dtype=X.dtype, device=X.device)
+        return self.weight * ones, self.weight * X, 0.0
 
 
 @dataclass(frozen=True)
@@ -159,6 +139,8 @@ class Bounds(Penalty):
     low: Any = 0.0
     high: Any = math.inf
     order: ClassVar[int | None] = 1
+    firmness: ClassVar[int] = 2
+    joins: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _require(self, "low", lambda x: x < math.inf, "a number, or -inf")
@@ -166,10 +148,14 @@ class Bounds(Penalty):
         if not self.low <= self.high:
             raise ValueError(f"Bounds has low {self.low!r} above high {self.high!r}; swap them")
 
+    @property
+    def nonnegative(self) -> bool:
+        return self.low >= 0
+
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return X.clamp(self.low, self.high)
 
-    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Bounds:
+    def scaled(self, c: float, power: float, p: float = 0.5, level: float = 1.0) -> Bounds:
         return Bounds(self.low / c**p, self.high / c**p)
 
     def fits(self, dtype: torch.dtype) -> bool:
@@ -182,6 +168,10 @@ class Free(Penalty):
 
     order: ClassVar[int | None] = 1
 
+    @property
+    def nonnegative(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True, eq=False)
 class Fixed(Penalty):
@@ -190,6 +180,7 @@ class Fixed(Penalty):
     columns: Any
     at: Any
     order: ClassVar[int | None] = 3
+    firmness: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         for name in ("columns", "at"):
@@ -207,12 +198,16 @@ class Fixed(Penalty):
         if not bool(self.columns.isfinite().all()):
             raise ValueError("Fixed has columns that are NaN or infinite; all must be finite")
 
+    @property
+    def elastic(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         X = X.clone()
         X[..., self.at.to(X.device)] = self.columns.to(X)
         return X
 
-    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Fixed:
+    def scaled(self, c: float, power: float, p: float = 0.5, level: float = 1.0) -> Fixed:
         return Fixed(self.columns / c**p, self.at)
 
     def fits(self, dtype: torch.dtype) -> bool:
@@ -226,10 +221,16 @@ class Simplex(Penalty):
     total: Any = 1.0
     by: Any = "rows"
     order: ClassVar[int | None] = 1
+    firmness: ClassVar[int] = 2
+    joins: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_by(self.by, "Simplex")
         _require(self, "total", lambda x: 1e-100 <= x <= 1e100, "from 1e-100 to 1e100")
+
+    @property
+    def row_sum(self) -> float | None:
+        return self.total if self.by == "rows" else None
 
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
@@ -237,7 +238,7 @@ class Simplex(Penalty):
     def _by_columns(self, X: X_) -> X_:
         return onto_simplex(X.mT, self.total).mT
 
-    def scaled(self, c: float, beta: float, p: float = 0.5, level: float = 1.0) -> Simplex:
+    def scaled(self, c: float, power: float, p: float = 0.5, level: float = 1.0) -> Simplex:
         return replace(self, total=self.total / c**p)
 
     def fits(self, dtype: torch.dtype) -> bool:

@@ -1,0 +1,121 @@
+"""Any loss, with weights and unknown entries: entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.data import Dense, Matrix, Normal, Observed, Sparse
+from factormer.data.factors import Factors
+from factormer.problem.loss import Loss
+
+_BLOCK = 2**20  # entries of V that are looked at together
+
+
+@dataclass(frozen=True, eq=False)
+class EntryByEntry:
+    """Σ ω d(V, W Hᵀ), where V carries the weights ω (`Observed`), or has none."""
+
+    V: Matrix
+    loss: Loss
+
+    def value(self, x: Factors) -> Float[Tensor, "*b"]:
+        """The sum, in float64; not below 0, where rounding could lead."""
+        d, V = self.loss, self.V
+        if isinstance(V, Sparse) and d.zero_slope is not None:  # zeros count, and cost s·y
+            total = d.zero_slope * (x.W.double().sum(dim=0) * x.H.double().sum(dim=0)).sum()
+            for v, y, _, _ in _stored(V, x):
+                total = total + (d(v, y) - d.zero_slope * y).double().sum()
+        else:
+            parts = ((v, y, w) for v, y, w, _ in _weighted(V, x))
+            if d.is_quadratic:  # whose squares float32 may not hold
+                parts = ((v.double(), y.double(), w) for v, y, w in parts)
+            total = torch.stack([_sum(w, d(v, y)) for v, y, w in parts]).sum(dim=0)
+        return total.clamp(min=0)
+
+    def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
+        """Twice the value: the squared error is that of β = 2."""
+        return 2 * self.value(x)
+
+    def blurred(self) -> Float[Tensor, "*b"]:
+        """0: no digits are lost."""
+        return torch.zeros(self.V.shape[:-2], dtype=self.V.dtype, device=self.V.device)
+
+    def gradient(self, x: Factors) -> Float[Tensor, "*b n r"]:
+        """The gradient by H."""
+        d, V, (W, H) = self.loss, self.V, x
+        if isinstance(V, Sparse) and d.zero_slope is not None:
+            out = d.zero_slope * W.sum(dim=0).expand_as(H)
+            for v, y, rows, columns in _stored(V, x):
+                _add(out, W, (rows, columns), d.slope(v, y) - d.zero_slope)
+            return out
+        out = torch.zeros_like(H)
+        for v, y, w, at in _weighted(V, x):
+            slope = d.slope(v, y)
+            _add(out, W, at, slope if w is None else w * slope)
+        return out
+
+    def parts(self, x: Factors) -> tuple[Float[Tensor, "*b n r"], Float[Tensor, "*b n r"]]:
+        """Nonnegative (A, B) such that the gradient by H is B − A."""
+        d, V, (W, H) = self.loss, self.V, x
+        up = torch.zeros_like(H)
+        if isinstance(V, Sparse) and d.zero_slope is not None:
+            for v, y, rows, columns in _stored(V, x):
+                _add(up, W, (rows, columns), d.parts(v, y)[0])
+            return up, d.zero_slope * W.sum(dim=0).expand_as(H)
+        down = torch.zeros_like(H)
+        for v, y, w, at in _weighted(V, x):
+            for out, part in zip((up, down), d.parts(v, y), strict=True):
+                _add(out, W, at, part if w is None else w * part)
+        return up, down
+
+
+def _add(out: Tensor, W: Tensor, at: Any, part: Tensor) -> None:
+    """Add partᵀ W of some entries to `out`."""
+    if isinstance(at, tuple):
+        out.index_add_(0, at[1], W[at[0]] * part[:, None])
+    else:
+        out += part.mT @ W[..., at, :]
+
+
+def _stored(V: Sparse, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Stored entries v, their fit y, rows and columns, some at a time."""
+    at = V.by_rows
+    counts = at.starts.diff().long()
+    rows = torch.repeat_interleave(torch.arange(len(counts), device=V.device), counts)
+    size = max(1, _BLOCK // x.W.shape[-1])
+    for a in range(0, max(len(rows), 1), size):
+        i, j = rows[a : a + size], at.columns[a : a + size].long()
+        yield V.scale * at.values[a : a + size], (x.W[i] * x.H[j]).sum(dim=-1), i, j
+
+
+def _weighted(V: Matrix, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Any]]:
+    """Entries v, their fit y and weights, and where: a slice of rows, or (rows, columns)."""
+    if isinstance(V, Observed) and isinstance(V.V, Sparse):
+        start = 0
+        for v, y, i, j in _stored(V.V, x):
+            yield v, y, V.weights[start : start + len(v)], (i, j)
+            start += len(v)
+        return
+    data = V.V if isinstance(V, Observed) else V
+    many = len(V.shape) > 2
+    for rows, v in data.blocks(None if many else max(1, _BLOCK // V.shape[-1])):
+        w = V.weights[..., rows, :] if isinstance(V, Observed) else _real(V)
+        yield v, x.W[..., rows, :] @ x.H.mT, w, rows
+
+
+def _real(V: Matrix) -> Tensor | None:
+    """Weights 0 for the padding of a stack."""
+    if not isinstance(V, Dense) or V.rows is None or V.cols is None:
+        return None
+    return (V.rows[..., :, None] & V.cols[..., None, :]).to(V.dtype)
+
+
+def _sum(w: Tensor | None, d: Tensor) -> Tensor:
+    weighted = d.double() if w is None else torch.where(w > 0, w * d, 0).double()
+    return weighted.sum() if d.dim() == 1 else weighted.sum(dim=(-2, -1))
