@@ -27,7 +27,7 @@ print(f"{V.shape[0]} classes, {V.shape[1]} tumours, {int(V.sum())} mutations")
 options = {"loss": "kullback-leibler", "max_iter": 500, "random_state": 0}
 
 
-def foretold(rank, seed):
+def predicted(rank, seed):
     """Mean Kullback–Leibler divergence of entries that were hidden."""
     hidden = np.random.default_rng(seed).random(V.shape) < 0.1
     fit = factormer.factorize(V, rank, mask=~hidden, **options)
@@ -36,7 +36,7 @@ def foretold(rank, seed):
 
 
 for rank in range(2, 9):
-    found = sorted(foretold(rank, seed) for seed in range(5))
+    found = sorted(predicted(rank, seed) for seed in range(5))
     print(f"rank {rank}: median {found[2]:.2f}, from {found[0]:.2f} to {found[-1]:.2f}")
 
 # %% [markdown]
