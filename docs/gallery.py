@@ -32,7 +32,7 @@ class Cell(NamedTuple):
 
 
 def cells(script: str) -> Iterator[Cell]:
-    """The cells of a script, in order; what stands before the first is none."""
+    """The cells of a script, in order; text before the first mark is ignored."""
     _, *parts = _CELL.split(script)
     for mark, body in zip(parts[::2], parts[1::2], strict=True):
         is_text = "[markdown]" in mark

@@ -1,7 +1,7 @@
-"""Pages that are made of what the project has: the cards of its networks, and its benchmarks.
+"""Pages generated from the project itself: the cards of its networks, and its benchmarks.
 
-`conf.py` calls `write_pages` at every build, so that the site cannot fall behind. What is written
-goes to `docs/generated`, which is not under version control.
+`conf.py` calls `write_pages` at every build, so that the site is always up to date. The pages go to
+`docs/generated`, which is not under version control.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = (
-    Benchmark("peers", "bench-peers", "Beside other packages", "How long to within 1 % and 0.1 %?"),
-    Benchmark("kl", "bench-kl", "Kullback–Leibler", "The same for counts, beside scikit-learn."),
-    Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` buy?"),
-    Benchmark("ablation", "bench-ablation", "The any-rank network", "What is each part worth?"),
-    Benchmark("gpu", "bench-gpu", "On a GPU", "What are recorded iterations and a network worth?"),
+    Benchmark("peers", "bench-peers", "Other packages", "How long to within 1 % and 0.1 %?"),
+    Benchmark("kl", "bench-kl", "Kullback–Leibler", "The same for counts, against scikit-learn."),
+    Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` gain?"),
+    Benchmark("ablation", "bench-ablation", "The any-rank network", "What does each part gain?"),
+    Benchmark("gpu", "bench-gpu", "On a GPU", "What do recorded iterations and a network gain?"),
     Benchmark(
         "learned-gain",
         "bench-learned PART=gain",
@@ -40,7 +40,7 @@ BENCHMARKS = (
         "learned-paper",
         "bench-learned PART=paper",
         "The paper's validation sets",
-        "Ten iterations of each engine beside a hundred of AO-ADMM.",
+        "Ten iterations of each engine against a hundred of AO-ADMM.",
     ),
     Benchmark(
         "learned-safety",
@@ -52,7 +52,7 @@ BENCHMARKS = (
         "learned-optima",
         "bench-learned PART=optima",
         "Where runs end",
-        "One default run beside ten of scikit-learn from random starts.",
+        "One default run against ten of scikit-learn from random starts.",
     ),
     Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
     Benchmark("newcomer", "bench-newcomer", "From a clone to a report", "How long is the wait?"),
@@ -64,16 +64,16 @@ ROLES = {
 }
 LIMITS = {
     "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "
-    "than the rotated SVD, and it costs as much as a hundred iterations and more.",
+    "than the rotated SVD, and it costs as much as a hundred iterations or more.",
     "init-r10-paper": "The paper's own layers. On Yale and Jasper it led to a better optimum than "
     "NNDSVD, on the digits it did not.",
-    "accel-r10": "Counted in iterations it gains much on data like that of its "
-    "training; in seconds the plain solver wins on a CPU.",
+    "accel-r10": "It saves many iterations on data like that of its training; in seconds "
+    "the plain solver wins on a CPU.",
     "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
-    'too. `accelerator="auto"` takes it on dense matrices of a million entries and more, where it '
+    'too. `accelerator="auto"` uses it on dense matrices of a million entries and more, where it '
     "saves time; on small ones and on sketches it costs more than it saves.",
-    "any-rank-admm": "Trained over ADMM half-steps, so for stacks and GPUs. Over HALS it gains "
-    "next to nothing.",
+    "any-rank-admm": "Trained over ADMM half-steps, for stacks and GPUs. Over HALS it gains "
+    "almost nothing.",
 }
 
 
@@ -87,7 +87,7 @@ def write_pages(docs: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Only where it differs, so that a second build has nothing to do."""
+    """Write only if the text differs, so that a second build has nothing to do."""
     if not path.is_file() or path.read_text("utf-8") != text + "\n":
         path.write_text(text + "\n", "utf-8")
 
@@ -95,9 +95,9 @@ def _write(path: Path, text: str) -> None:
 def model_cards(cards: Mapping[str, Card]) -> Iterator[str]:
     """The lines of the page of model cards."""
     yield "# Model cards\n"
-    yield "The networks that come with the package, from the cards in their files; the command"
+    yield "The networks that ship with the package, from the cards in their files; the command"
     yield "`factormer models` prints the same. A file is safetensors with a JSON header: loading"
-    yield "one executes nothing.\n"
+    yield "it executes nothing.\n"
     for name, card in cards.items():
         yield from _model_card(name, card)
 
@@ -160,7 +160,7 @@ def _inline(value: Any) -> str:
 
 
 def benchmark_sections(folder: Path) -> Iterator[str]:
-    """A section for each benchmark: its tables and picture where it has been run, else how to."""
+    """A section for each benchmark: its tables and picture, or how to run it."""
     for benchmark in BENCHMARKS:
         yield f"## {benchmark.title}\n\n{benchmark.question} `make {benchmark.target}`\n"
         tables, picture = (folder / f"{benchmark.stem}{end}" for end in (".md", ".png"))

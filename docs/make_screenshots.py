@@ -56,7 +56,7 @@ def spectra(data: Path) -> list[str]:
 
 
 def sound(data: Path) -> list[str]:
-    """Notes of our own making, since no recording is ours to give away."""
+    """Synthetic notes, since we have no recording that we may distribute."""
     rate, notes = 16000, {"C4": 261.6, "E4": 329.6, "G4": 392.0, "C5": 523.3}
     score = [(0, "C4"), (1, "E4"), (2, "G4"), (3, "C4"), (3, "G4"), (4, "E4"), (4.5, "C5")]
     score += [(5.5, "C4"), (5.5, "E4"), (5.5, "G4"), (6.8, "C5")]

@@ -1,12 +1,12 @@
 # %% [markdown]
-# # Sounds: taking a mixture apart
+# # Sounds: separating a mixture
 #
-# The magnitudes of a spectrogram are nearly a sum over the notes being played, each of them a
+# The magnitudes of a spectrogram are nearly a sum over the notes being played. Each note is a
 # spectrum (a column of W) times a loudness in time (a column of H). Kullback–Leibler suits them,
-# since it minds quiet partials too. Each component is turned back into sound by a Wiener mask: its
-# share of the sum, applied to the mixture.
+# since it also fits quiet partials. A Wiener mask turns each component back into sound: its share
+# of the sum, applied to the mixture.
 #
-# The mixture is made here, of a bass, a bell and a shaker, so that the separation can be scored
+# We make the mixture here from a bass, a bell and a shaker, so that we can score the separation
 # against the truth.
 
 # %%
@@ -55,7 +55,7 @@ print(f"{V.shape[0]} frequencies × {V.shape[1]} frames: {result.status}")
 
 # %% [markdown]
 # Which components belong together? Noise has a flat spectrum, tones have peaks, and the bass is
-# low. No truth is needed for that.
+# low. This needs no knowledge of the truth.
 
 # %%
 flatness = np.exp(np.log(result.W + 1e-9).mean(axis=0)) / result.W.mean(axis=0)

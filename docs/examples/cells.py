@@ -1,13 +1,13 @@
 # %% [markdown]
-# # Single cells: programmes of genes
+# # Single cells: gene programs
 #
-# Each of 700 blood cells is a row of gene activities. A component is a programme, a set of genes
-# that are active together, and W says how much of each programme a cell runs: a T cell that
-# divides has two.
+# Each of 700 blood cells is a row of gene activities. A component is a program, a set of genes
+# that are active together, and W says how much of each program a cell uses: a T cell that
+# divides uses two.
 #
-# The data are scanpy's `pbmc68k_reduced` (BSD-3; Zheng et al., 2017), log-normalised, as a sparse
+# The data are scanpy's `pbmc68k_reduced` (BSD-3; Zheng et al., 2017), log-normalized, as a sparse
 # matrix `pbmc68k_reduced_log.npz` with genes and cell types in `….meta.npz`, in the folder that
-# `FACTORMER_DATA` names. The cell types come from sorted reference cells; the factorisation does
+# `FACTORMER_DATA` names. The cell types come from sorted reference cells; the factorization does
 # not see them.
 
 # %%
@@ -27,7 +27,7 @@ W = est.fit_transform(X)
 print(f"{X.shape[0]} cells, {X.shape[1]} genes, {100 * X.nnz / np.prod(X.shape):.0f} % not 0")
 
 # %% [markdown]
-# Marker genes of a programme: strong in it, and weaker in all the others.
+# Marker genes of a program: strong in it, and weaker in all others.
 
 # %%
 size = np.linalg.norm(est.components_, axis=1, keepdims=True)
@@ -40,7 +40,7 @@ for k in by_type.argmax(axis=0).argsort():
     print(f"{names[by_type[:, k].argmax()]:>28}: {' '.join(markers[k])}")
 
 # %% [markdown]
-# MS4A1 and CD79B are the textbook's markers of B cells, GNLY and PRF1 of natural killers, FCER1A
+# MS4A1 and CD79B are textbook markers of B cells, GNLY and PRF1 of natural killers, FCER1A
 # and CLEC10A of dendritic cells, FCGR3A and CFD of monocytes, CD8A and GZMK of cytotoxic T cells,
 # CCR7 of naive ones; IGJ and MZB1 mark plasma cells, and STMN1 and HMGB2 dividing ones, which have
 # no label of their own here.

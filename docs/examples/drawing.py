@@ -1,4 +1,4 @@
-"""How the pictures and sounds of the examples look, and where they go: beside the examples."""
+"""How the pictures and sounds of the examples look, and where they are saved: next to these."""
 
 from __future__ import annotations
 

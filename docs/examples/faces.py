@@ -5,8 +5,8 @@
 # nothing can be subtracted, components become parts: the light on a cheek, a beard, the rim of
 # glasses.
 #
-# The data are the Yale faces, 165 images of 64×64 pixels. They may not be redistributed: get
-# `Yale_64x64.mat`, or `yale_faces_64.npz`, and name its folder, `FACTORMER_DATA=… python
+# The data are the Yale faces, 165 images of 64×64 pixels. We may not redistribute them: get
+# `Yale_64x64.mat` or `yale_faces_64.npz` and name its folder: `FACTORMER_DATA=… python
 # docs/examples/faces.py`.
 
 # %%
@@ -22,7 +22,7 @@ print(result.status)
 print(f"{V.shape[0]}×{V.shape[1]}, rank 24: RMSE {result.rmse:.4f} of a mean of 1")
 
 # %% [markdown]
-# How good can any rank-24 approximation be? The truncated SVD, which may subtract, is the bound.
+# How good can a rank-24 approximation be? The truncated SVD, which may subtract, is the bound.
 
 # %%
 values = np.linalg.svd(V, compute_uv=False)
@@ -44,7 +44,7 @@ save(
 )
 
 # %% [markdown]
-# A face is a sum of a few of them. The coefficients say which.
+# A face is a sum of a few parts. The coefficients say which.
 
 # %%
 figure, axes = grid(3, 7, width=8.4, height=3.9)

@@ -1,14 +1,14 @@
 # %% [markdown]
-# # An accelerator of your own
+# # Your own accelerator
 #
-# The shipped any-rank network was trained on ten kinds of synthetic matrices. If you factorise many
+# The shipped any-rank network was trained on ten kinds of synthetic matrices. If you factorize many
 # matrices of one kind, you can train it further on yours, on a CPU, and measure whether that pays.
-# This page does it for spectra, from the first step to an honest verdict.
+# This page does so for spectra, from the first step to an honest verdict.
 #
 # ## 1. Save what you have
 #
-# One file, `.npy` or `.npz`, for each matrix. Ours stand for an instrument with 120 channels that
-# looks at mixtures of eight compounds: 2000 spectra to train on, and 400 for the measurement below.
+# One file, `.npy` or `.npz`, for each matrix. Ours simulate an instrument with 120 channels that
+# measures mixtures of eight compounds: 2000 spectra for training, 400 for the measurement below.
 
 # %%
 import numpy as np
@@ -33,7 +33,7 @@ np.save("spectra.npy", spectra[:2000])
 # ## 2. Describe the training
 #
 # Problems are random rows and columns of your files, in a few sizes (`n_buckets`) and ranks. A
-# fifth of the rows is never trained on: the figures in the card of the network come from those.
+# fifth of the rows is held out: the figures in the card of the network come from those.
 # Save this as `spectra.toml`:
 #
 # ```toml
@@ -64,15 +64,15 @@ np.save("spectra.npy", spectra[:2000])
 # ```
 #
 # The steps took 11 minutes, and the measurement for the card 3 more, on one core of a 2-core Intel
-# Xeon that had other work to do (torch 2.13). `--minutes 5` stops earlier, and the same command
-# goes on where it was.
+# Xeon with other work to do (torch 2.13). `--minutes 5` stops earlier, and the same command
+# continues from there.
 #
 # ## 4. Use it
 #
-# By its path, wherever `"any-rank"` could stand. The file that this page was made with lies beside
-# it. We look at stacks of matrices, which are iterated by ADMM; `any-rank-admm` is the shipped
-# network that was trained on that. (For one matrix on a CPU the engine uses HALS: write
-# `base = "hals"` and begin from `any-rank`.)
+# Pass its path wherever you could write `"any-rank"`. The file behind this page lies next to it. We
+# look at stacks of matrices, which use ADMM; `any-rank-admm` is the shipped network that was
+# trained on that. (For one matrix on a CPU the engine uses HALS: write `base = "hals"` and begin
+# from `any-rank`.)
 
 # %%
 import torch
@@ -106,7 +106,7 @@ for rank in (4, 8, 12):
 # ## 5. Measure
 #
 # Iterations until the error is within 1 % and 0.1 % of the best that any of the three found on that
-# matrix, beside those without a network (geometric mean; twice the limit where it is never
+# matrix, relative to those without a network (geometric mean; twice the limit if it is never
 # reached).
 
 
@@ -148,14 +148,14 @@ save(
 # %% [markdown]
 # ## Verdict
 #
-# Both networks save iterations. Training on our own data bought nothing at ranks 4 and 8, where the
+# Both networks save iterations. Training on our own data gained nothing at ranks 4 and 8, where the
 # shipped network is as good, and something at rank 12, more components than there are compounds: 55
 # instead of 66 iterations for every 100 to 1 %, and 58 instead of 83 to 0.1 %.
 #
-# **In seconds it does not pay here.** On matrices of 80×120 and a CPU the network costs about as
-# much as the iteration that it shortens. (Other work went on beside: compare the times, do not
-# quote them.) It can pay where an iteration is dear beside the network, with larger matrices.
-# Measure before you adopt one; the safeguard sees to it that all you can lose is time.
+# **In seconds it does not pay here.** On matrices of 80×120 and a CPU, the network takes about as
+# long as the iteration around it. (The machine had other work: compare the times, do not quote
+# them.) It can pay with larger matrices, where an iteration costs much more than the network.
+# Measure before you adopt one; the safeguard ensures that you can lose only time.
 #
-# The same training on scikit-learn's digits gained nothing that could be told from noise: pictures
-# have many optima of nearly the same error, and which one a run falls into outweighs the rest.
+# The same training on scikit-learn's digits gained nothing beyond noise: pictures have many optima
+# of nearly the same error, and which one a run ends in outweighs the rest.

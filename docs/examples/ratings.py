@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Ratings: recommendation when most entries are missing
 #
-# Of 800 viewers and 400 films each viewer has rated forty. A zero in such a table is not a rating
-# of nought, it is no rating: `missing="zeros"` leaves those entries out of the loss. The ratings
+# Each of 800 viewers has rated forty of 400 films. A zero in such a table does not mean a rating
+# of zero, it means no rating: `missing="zeros"` leaves those entries out of the loss. The ratings
 # are generated (tastes over six genres, a quality for each film, a mood for each viewer, noise),
 # so that anybody can run this.
 
@@ -31,8 +31,8 @@ test, valid, train = seen & (part < 0.2), seen & (part >= 0.2) & (part < 0.3), s
 print(f"{train.sum()} ratings to learn from, {valid.sum()} to choose by, {test.sum()} held out")
 
 # %% [markdown]
-# The baseline to beat is no straw man: the mean, how much better a film is rated than others, and
-# how much kinder a viewer is, both shrunk toward nothing where there is little to go by.
+# The baseline is a serious one: the mean, how much better a film is rated than others, and how
+# much kinder a viewer is, both shrunk toward zero where there are few ratings.
 
 
 # %%
@@ -60,7 +60,7 @@ def components(known, rank, weight):
 
 
 # %% [markdown]
-# Rank and penalty are chosen on the ratings set aside for that.
+# We choose rank and penalty on ratings set aside for that.
 
 # %%
 choices = [(rank, weight) for rank in (2, 4, 6, 8) for weight in (1.0, 3.0, 6.0)]

@@ -2,10 +2,10 @@
 # # Mutational signatures: what left its mark on a genome
 #
 # A tumour's mutations, counted in 96 classes (the base that changed and its two neighbours), are a
-# mixture of the marks of processes: age, enzymes, broken repair. V has a class a row and a tumour
-# a column; W holds the signatures. Counts again, so Kullback–Leibler.
+# mixture of traces of processes: age, enzymes, broken repair. V has a row per class and a column
+# per tumour; W holds the signatures. These are counts again, so we use Kullback–Leibler.
 #
-# The data are 100 breast cancers, `brca_sbs96.npz` (of the study of Nik-Zainal et al., 2016, by the
+# The data are 100 breast cancers, `brca_sbs96.npz` (from Nik-Zainal et al., 2016, judging by the
 # names of the samples), in the folder that `FACTORMER_DATA` names.
 
 # %%
@@ -21,13 +21,13 @@ print(f"{V.shape[0]} classes, {V.shape[1]} tumours, {int(V.sum())} mutations")
 
 # %% [markdown]
 # How many processes? Hide a tenth of the entries, fit the rest, and see how well the hidden ones
-# are foretold; five times, with other entries hidden. A mask is `True` where an entry is known.
+# are predicted; repeat five times with other entries hidden. A mask is `True` for known entries.
 
 # %%
 options = {"loss": "kullback-leibler", "max_iter": 500, "random_state": 0}
 
 
-def foretold(rank, seed):
+def predicted(rank, seed):
     """Mean Kullback–Leibler divergence of entries that were hidden."""
     hidden = np.random.default_rng(seed).random(V.shape) < 0.1
     fit = factormer.factorize(V, rank, mask=~hidden, **options)
@@ -36,11 +36,11 @@ def foretold(rank, seed):
 
 
 for rank in range(2, 9):
-    found = sorted(foretold(rank, seed) for seed in range(5))
+    found = sorted(predicted(rank, seed) for seed in range(5))
     print(f"rank {rank}: median {found[2]:.2f}, from {found[0]:.2f} to {found[-1]:.2f}")
 
 # %% [markdown]
-# Beyond five the median hardly falls, and the spread is wider: we take five.
+# Beyond five, the median hardly falls and the spread is wider: we take five.
 
 # %%
 result = factormer.factorize(V, 5, **options)
@@ -53,8 +53,8 @@ for number, k in enumerate(order, start=1):
     print(f"signature {number}: {100 * share:.0f} % of all mutations, most of all {top}")
 
 # %% [markdown]
-# C>T before G, in signature 1, is the mark of age: methylated CpG loses an amino group. C>T and
-# C>G after T, in signature 3, is that of the APOBEC enzymes.
+# C>T before G, in signature 1, is the trace of age: methylated CpG loses an amino group. C>T and
+# C>G after T, in signature 3, is the trace of the APOBEC enzymes.
 
 # %%
 kinds = [c[2:5] for c in channels]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Topics: what 2225 news articles are about
 #
-# Counts of words, one document a row, are sparse: `factorize` reads the stored entries alone and
+# Word counts, one document per row, are sparse: `factorize` reads only the stored entries and
 # never makes V dense. Counts call for Kullback–Leibler: it is the likelihood of Poisson data, and
 # its factors are a topic model.
 #
@@ -32,8 +32,8 @@ shares /= shares.sum(axis=1, keepdims=True)  # each row: how much of each topic 
 print(result.status)
 
 # %% [markdown]
-# Words that stand out: frequent in the topic, and rarer elsewhere. (They are stems, as the data
-# have them.)
+# Words that stand out: frequent in the topic, and rarer elsewhere. (The data contain stems, not
+# whole words.)
 
 # %%
 lift = topics * np.log((topics + 1e-12) / topics.mean(axis=1, keepdims=True).clip(1e-12))
@@ -41,7 +41,7 @@ for k in range(5):
     print(f"topic {k}:", " ".join(terms[lift[:, k].argsort()[::-1][:9]]))
 
 # %% [markdown]
-# The articles came in five sections, which the factorisation was not told.
+# The articles came in five sections, which the factorization did not know.
 
 # %%
 largest = shares.argmax(axis=1)

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Hyperspectral unmixing: what a pixel is made of
 #
-# A hyperspectral camera sees 198 bands instead of three colours, from far above: a pixel is a
+# A hyperspectral camera sees 198 bands instead of three colours. From far above, a pixel is a
 # mixture of what lies in it. Unmixing finds the spectra of the materials (endmembers, the columns
 # of H) and how much of each is in each pixel (abundances, the rows of W). Abundances are shares:
-# not negative, and of sum one. That is a penalty on W, `Simplex()`.
+# nonnegative, with sum one. That is a penalty on W, `Simplex()`.
 #
 # The data are Jasper Ridge, 100×100 pixels, with the reference endmembers and abundances of Zhu's
 # unmixing page: `jasper_ridge.npz` with keys `V` (bands × pixels), `scale`, `endmembers`,
@@ -25,8 +25,8 @@ endmembers, abundances, names = data["endmembers"], data["abundances"].T, data["
 print(V.shape, "; ".join(names))
 
 # %% [markdown]
-# The score is the spectral angle between each endmember found and the reference (0° is the same
-# shape), the best pairing taken, and the error of the abundance maps. None of the fits sees the
+# The scores are the spectral angle between each endmember and its reference (0° is the same shape)
+# under the best pairing, and the error of the abundance maps. None of the fits sees the
 # reference.
 
 
@@ -52,11 +52,11 @@ for name, fit in fits.items():
     print(f"{name:>18}: mean angle {angles.mean():4.1f}° ({each}), abundances ±{error:.3f}")
 
 # %% [markdown]
-# The plain factorisation fits best and means least: among all factors that fit equally well it
-# takes any. Sum-to-one rules most of them out, and a small `Orthogonal`, which asks that a pixel
-# be made of few materials, more. Its weight was chosen among 0.01, 0.03, 0.1 and 0.3 *by the
-# reference*: an unmixing without one would have to choose it by eye. Dirt remains the hard one:
-# its reference is 13° from that of the road, the nearest two of all.
+# The plain factorization fits best and means least: many factors fit equally well, and it returns
+# any of them. Sum-to-one rules out most of them, and a small `Orthogonal`, which prefers pixels of
+# few materials, rules out more. We chose its weight among 0.01, 0.03, 0.1 and 0.3 *by the
+# reference*: without one you would have to choose by eye. Dirt remains the hard one: its reference
+# is only 13° from that of the road, the closest pair of all.
 
 # %%
 fit = fits["sum to one, purer"]
@@ -77,7 +77,7 @@ save(
 
 # %% [markdown]
 # In the maps, shade counts as water: both are dark, and abundances that sum to one have no other
-# way to say "darker".
+# way to express "darker".
 
 # %%
 figure, axes = grid(2, 5, width=8.4, height=3.5)
