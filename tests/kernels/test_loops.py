@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from numba import types
 from numba.core.dispatcher import Dispatcher
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from factormer.accelerate.her import HER, Leapt
 from factormer.data import Dense, LowRank, Matrix, Normal, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
-from factormer.kernels import _loaded, compiled, loops
+from factormer.kernels import _loaded, compiled, kullback_loop, loops
 from factormer.problem.problem import Problem
 from factormer.solvers.hals import FLAT, HALS, sweep
 from tests.steps import steps
@@ -267,3 +268,15 @@ def test_no_loop_closes_over_another():
                 cells = member.py_func.__closure__ or ()
                 assert not any(isinstance(cell.cell_contents, Dispatcher) for cell in cells), name
     assert len(found) > 5
+
+
+def returned(kind: types.Type) -> list[types.Type]:
+    """A type and the types in it."""
+    return [kind, *(part for inner in getattr(kind, "types", ()) for part in returned(inner))]
+
+
+@pytest.mark.parametrize("loop", [loops.extrapolated, kullback_loop.iterations])
+def test_compiled_loops_return_no_named_tuple(loop):
+    """To make one runs Python, where a signal handler may raise, which crashes the process."""
+    for signature in loop().nopython_signatures:
+        assert not any(isinstance(t, types.BaseNamedTuple) for t in returned(signature.return_type))

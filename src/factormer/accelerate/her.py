@@ -49,7 +49,7 @@ class HER(Restarted):
         if loops is None or run is None:
             return state, torch.empty(0)
         errors = np.empty(n_iter)
-        done, progress = loops.extrapolated()(
+        done, told = loops.extrapolated()(
             loops.parts(),
             run.data,
             run.points,
@@ -59,6 +59,7 @@ class HER(Restarted):
             errors,
             run.scratch,
         )
+        progress = run.progress._make(told)
         return Leapt(run._replace(progress=progress)), torch.from_numpy(errors[:done])
 
 

@@ -13,7 +13,7 @@ from numba import types
 
 from factormer.kernels.compile import array, jit, once
 from factormer.kernels.kullback import OPTIONS, room_of, rows_within
-from factormer.kernels.restart import PROGRESS, RATES, Progress, extrapolate, judged
+from factormer.kernels.restart import PROGRESS, RATES, TOLD, extrapolate, judged, told
 
 
 class Points(NamedTuple):
@@ -66,15 +66,13 @@ def _iterations(V, VT, points, on_h, on_w, rates, progress, errors, room):
         after = judged(progress, error, rates)
         extrapolate(points.kept, proposed, new, progress.beta, after.plain)
         progress, errors[t] = after, after.error
-    return progress
+    return told(progress)
 
 
 @once
-def iterations() -> Callable[..., Progress]:
+def iterations() -> Callable[..., tuple[float, float, float, float, bool]]:
     """The compiled iterations, in float64: `_iterations`."""
     matrix, vector = array(types.float64), array(types.float64, 1)
     points = types.NamedTuple([*[matrix] * 4, vector], Points)
     options = (OPTIONS, OPTIONS, RATES, PROGRESS)
-    return jit(PROGRESS(matrix, matrix, points, *options, vector, room_of(types.float64)))(
-        _iterations
-    )
+    return jit(TOLD(matrix, matrix, points, *options, vector, room_of(types.float64)))(_iterations)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 
 from factormer.kernels.compile import address, array, calling, jit, once
-from factormer.kernels.restart import PROGRESS, RATES, Progress, extrapolate, judged
+from factormer.kernels.restart import PROGRESS, RATES, TOLD, extrapolate, judged, told
 
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
@@ -279,11 +279,11 @@ def _iterations(parts, data, points, options, rates, progress, errors, scratch):
     for t in range(len(errors)):
         error = _iteration(parts, data, points, options, scratch, m)
         if error < options.resolved * options.sq_norm:
-            return t, progress
+            return t, told(progress)
         after = judged(progress, error, rates)
         extrapolate(points.kept, points.proposed, points.new, progress.beta, after.plain)
         progress, errors[t] = after, after.error
-    return len(errors), progress
+    return len(errors), told(progress)
 
 
 _parts_of = types.NamedUniTuple(_count, 4, Parts)
@@ -294,9 +294,9 @@ _scratch_of = types.NamedTuple([_matrix, _vector], Scratch)
 
 
 @once
-def extrapolated() -> Callable[..., tuple[int, Progress]]:
+def extrapolated() -> Callable[..., tuple[int, tuple[float, float, float, float, bool]]]:
     """The compiled iterations, in float64: `_iterations`."""
-    result = types.Tuple([_count, PROGRESS])
+    result = types.Tuple([_count, TOLD])
     return jit(
         result(_parts_of, _data_of, _points_of, _options_of, RATES, PROGRESS, _vector, _scratch_of)
     )(_iterations)

@@ -40,6 +40,9 @@ class Progress(NamedTuple):
 
 RATES = types.NamedUniTuple(types.float64, 3, Rates)
 PROGRESS = types.NamedTuple([*[types.float64] * 4, types.boolean], Progress)
+# What compiled code may return of it: to make a named tuple runs Python, in which a signal handler
+# may raise, and numba does not look for that.
+TOLD = types.Tuple([*[types.float64] * 4, types.boolean])
 
 
 @jit(inner=True)
@@ -58,6 +61,12 @@ def judged(progress, error, rates):
         return Progress(beta / rates.eta, beta, last, error, refused)
     wider = min(1.0, rates.gamma_bound * bound)
     return Progress(min(bound, rates.gamma * beta), beta, wider, error, refused)
+
+
+@jit(inner=True)
+def told(progress):
+    """The progress as a plain tuple."""
+    return (progress.beta, progress.last, progress.bound, progress.error, progress.plain)
 
 
 @jit(inner=True)

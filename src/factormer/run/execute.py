@@ -17,6 +17,7 @@ from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.data.svd import OVERSAMPLING
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
+from factormer.run import thresholds as T
 from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -127,12 +128,24 @@ def _run(
         stages,
         x0,
         started=started,
-        stride=10 if limits.tol or limits.time_limit else 500,  # whoever watches
+        stride=_stride(request),
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
     x = scaled.scaled_back(result.factors, mean)
     x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # which scaling has changed
     return replace(result, factors=x, trace=result.trace.scaled(unit), error=unit * result.error)
+
+
+def _stride(request: Request) -> int:
+    """How many iterations to make between looks at stop rules, clock and signals, where they leap.
+
+    Ten, since `Stationary` looks that often; more where it never does and they take no time.
+    """
+    limits, problem = request.limits, request.problem
+    if limits.tol or limits.time_limit is not None or len(problem.V.shape) > 2:
+        return 10
+    iteration = 2 * problem.rank * float(problem.V.work())  # multiplications, about
+    return int(min(max(T.LOOKS / iteration, 10), 500))
 
 
 @torch.no_grad()

@@ -25,3 +25,6 @@ POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes
 # Precision. `python benchmarks/choices.py`, and `make bench-kl` for the second
 SINGLE = 2e6  # multiplications of a product from which float32 is faster
 SINGLE_LOSS = 2e7  # multiplications of a Newton half-step from which float32 repays compiling it
+
+# Looks: Ctrl-C and watchers wait for a tenth of a second or so
+LOOKS = 2e8  # multiplications between two looks at clock and signals, where no rule asks for more
