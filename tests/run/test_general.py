@@ -329,7 +329,7 @@ def test_admm_goes_on_where_an_iterate_meets_the_pole(rng):
         for name, size in (("W", 8), ("H", 6))
     }
     options: Any = {"loss": -1.0, "solver": "ao-admm", "init": "custom", "tol": 0, "max_iter": 10}
-    whole = factorize(V, 3, **start, **options)
+    errors: Any = factorize(V, 3, **start, **options).rmse
     for k in range(3):
         one = factorize(V[k], 3, **{name: F[k] for name, F in start.items()}, **options)
-        assert one.rmse == pytest.approx(whole.rmse[k], rel=1e-2)
+        assert one.rmse == pytest.approx(errors[k], rel=1e-2)
