@@ -215,7 +215,7 @@ def test_the_sign_of_next_to_nothing_does_not_decide(beta, above, rng):
 def test_components_of_little_curvature_move_too(beta):
     """Entries of 1e11 and of 1e-9 in one row: curvatures are 1e20 apart, and none is rounding."""
     V = torch.tensor([[1e11, 1e-9]], dtype=torch.float64)
-    problem = Objective(Dense(V), 2, Beta(beta)).T
+    problem = Problem(Dense(V), 2, Beta(beta)).T
     H, W = torch.eye(2, dtype=torch.float64), torch.tensor([[5e10, 2e-9]], dtype=torch.float64)
     for _ in range(60):
         W, _ = Newton().half_step(problem, H, W)

@@ -237,6 +237,6 @@ def test_a_singular_system_leads_to_no_number_and_no_error():
 def test_a_heavy_penalty_leaves_a_system_that_can_be_solved(rng):
     V, W, H = draw(rng, 4, 5), 1e-9 * draw(rng, 4, 3), draw(rng, 5, 3)
     on_h = Penalties.of([Orthogonal(1e8)])
-    problem = Objective(Dense(V), 3, Beta.of("kullback-leibler"), on_h=on_h)
+    problem = Problem(Dense(V), 3, Beta(1.0), on_h=on_h)
     after, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=5)
     assert bool(after.isfinite().all())

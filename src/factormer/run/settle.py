@@ -109,13 +109,14 @@ def iterated(
     )
 
 
-def _afforded(problem: Objective, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
     """W, or a part of it whose penalty is no more than the number of entries, each about 1.
 
     From a start whose penalty is all that counts, the gradient would fall by `_EXACT` on the way.
     """
-    while bool(problem.on_w.value(W) > problem.size()):
-        W = W / 10
+    value, size = float(problem.on_w.value(W)), float(problem.size())
+    while value > size and (less := float(problem.on_w.value(W / 10))) < value:
+        W, value = W / 10, less
     return W
 
 
