@@ -25,7 +25,7 @@ from factormer.solvers.newton import Newton
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
 _LIMIT = 500  # iterations to get there; a fifth at least where each is many proximal steps,
-_STEPS = 2e5  # and of these so many entries times iterations
+_STEPS = 2e4  # and of these so many entries times iterations
 
 
 class Coded(NamedTuple):
