@@ -172,7 +172,7 @@ def newton_row(
     beta: float, l1: float, l2: float, near: float, n_sweeps: int,
 ) -> np.ndarray:  # fmt: skip
     """One step on Σ ω d(v, Bx) + λ₁Σx + λ₂‖x‖²/2 over x ≥ 0, as the formulas have it."""
-    tiny = 1e4 * np.finfo(float).tiny
+    tiny, flat = 1e4 * np.finfo(float).tiny, np.finfo(float).eps ** 2
     y = B @ x
     z = y if beta == 2 else np.maximum(np.maximum(y, near * v), tiny)
     concave = z ** (beta - 1) if beta < 1 else -v * z ** (beta - 2) if beta > 2 else 0 * v
@@ -184,7 +184,7 @@ def newton_row(
     for _ in range(n_sweeps):
         for c in free:  # the others are zero, and should be
             slope, largest = g[c] + G[c] @ step, G.diagonal()[free].max()
-            curved = G[c, c] > 1e-12 * largest  # else it is all but linear: nowhere but down
+            curved = G[c, c] > flat * largest  # else it is all but linear: nowhere but down
             with np.errstate(divide="ignore", over="ignore"):
                 move = -slope / (G[c, c] if curved else 1e-12 * largest) if slope else 0.0
             step[c] = max(step[c] + (move if curved else min(move, 0.0)), -x[c])

@@ -139,3 +139,10 @@ def test_product_over_several_threads_is_the_product(rng, two_threads):
     with threads():
         shared = V @ X
     np.testing.assert_allclose(shared, array @ X.numpy(), atol=1e-12)
+
+
+@torch.no_grad()
+def test_products_of_huge_entries_are_numbers_once_they_are_scaled():
+    V = as_matrix(scipy.sparse.csr_array(np.full((9, 2), 8e37, np.float32)))
+    X, c = torch.ones(9, 1), torch.tensor(1e-37)
+    np.testing.assert_allclose(V.scaled(c).T @ X, np.full((2, 1), 72.0), rtol=1e-5)

@@ -236,3 +236,19 @@ def test_text_is_refused_with_the_text_in_the_sentence():
     words = np.array([["1", "high"], ["2", "low"]])
     with pytest.raises(ValueError, match="X holds the text 'high'; its entries must be numbers"):
         NMF(1).fit(words)
+
+
+def test_coefficients_that_a_penalty_forbids_are_small_from_the_start():
+    """Else the gradient of the penalty is what falls, and ends the iterations far too early."""
+    tiny = 1e-27 * (0.1 + np.random.default_rng(0).random((3, 14)))
+    model = NMF(2, beta_loss=1.5, alpha_W=0.1, random_state=0).fit(tiny)
+    W = model.transform(tiny)
+    penalty = 1.4 * (W**2).sum() / 2
+    assert penalty < (tiny**1.5).sum()
+
+
+def test_stream_of_batches_whose_squares_are_beyond_float64_is_refused():
+    huge = 1e160 * np.random.default_rng(0).random((8, 3))
+    model = NMF(2, scale="sum", random_state=0).fit(huge)
+    with pytest.raises(ValueError, match="squares of its coefficients are beyond float64: divide"):
+        model.partial_fit(huge)

@@ -78,7 +78,8 @@ def case_of(spec: Spec) -> Case:
         A[places] = bad[flaw]
     if spec.get("known") == "nan" and A.dtype.kind == "f" and told["layout"] not in SPARSE:
         A[rng.random(A.shape) < 0.2] = np.nan
-    single = A.dtype == np.float32 and told["layout"] != "list"  # numbers in lists are float64
+    wide = told["layout"] == "list" or flaw == "text"  # in which numbers are float64
+    single = A.dtype == np.float32 and not wide
     dtype = np.dtype(np.float32 if single else np.float64)
     exact = A.astype(np.float64)
     V = _unreadable(A, flaw) if flaw in UNREADABLE else laid_out(A, told["layout"], flaw, rng)
@@ -155,7 +156,7 @@ def _unreadable(A: np.ndarray, flaw: str) -> Any:
         case "complex":
             return A + 1j
         case "text":
-            return A.astype(str)
+            return A.astype(np.float64).astype(str)  # with all digits of what it stands for
     return A[:0]
 
 

@@ -68,8 +68,6 @@ def stack(case: Case) -> str:
     rank = keywords.pop("rank", case.rank)
     whole = called(case, factormer.factorize, V, rank, W=W, H=H, **keywords)
     factors_are_finite(as_array(whole.W), as_array(whole.H))
-    if keywords["solver"] == "ao-admm" and not 1 <= case.beta <= 2:
-        return whole.status.name  # it jumps from minimum to minimum, and rounding decides when
     for k, error in enumerate(np.atleast_1d(whole.rmse)):
         try:
             one = called(case, factormer.factorize, V[k], rank, W=W[k], H=H[k], **keywords)
@@ -81,7 +79,10 @@ def stack(case: Case) -> str:
         single = case.dtype == np.float32 or "accelerator" in case.spec  # as networks compute
         # Components beyond the rank of V are nearly dependent, which makes rounding larger.
         many = case.rank > min(m, n)
-        room = (1e-3 if single else 1e-4 if many else 1e-6) * max(unit, float(one.rmse))
+        # ADMM on what is not convex grows it: alone, V·(1 + 1e-15) moves by 4e-3, members by less.
+        grown = keywords["solver"] == "ao-admm" and not 1 <= case.beta <= 2
+        share = 1e-2 if grown else 1e-3 if single else 1e-4 if many else 1e-6
+        room = share * max(unit, float(one.rmse))
         close = abs(float(one.rmse) - error) <= room or not np.isfinite(size)
         claim(close, "a_stack_is_its_members", f"{error:g} within, {one.rmse:g} alone")
     return whole.status.name

@@ -51,7 +51,7 @@ def objective(
         fit = (w * d).sum()
         p = sum((penalty(term, left) for term in on_w), start=Long(0))
         q = sum((penalty(term, right) for term in on_h), start=Long(0))
-        blur = 8 * (w * noise).sum() + 64 * eps * (np.abs(fit) + p + q)
+        blur = 8 * (w * noise).sum() + 64 * eps * (np.abs(fit) + np.abs(p) + np.abs(q))
     return Value(fit + p + q, fit, blur, max(float(known.sum()), 1.0))
 
 
@@ -104,13 +104,19 @@ def nnls_objective(A: np.ndarray, H: np.ndarray) -> Any:
     return (np.array(norms, Long) ** 2).sum() / 2 * Long(top) ** 2
 
 
-def sweep(A: np.ndarray, W: np.ndarray, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One pass of coordinate descent over the components, in extended precision."""
+def sweep(
+    A: np.ndarray, W: np.ndarray, H: np.ndarray, least: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """One pass of coordinate descent over the components, in extended precision.
+
+    Not over one whose other half is at most `least` beside the largest: so is its gradient, and to
+    divide by its square would revive what is as good as zero.
+    """
     W, H, R = W.astype(Long), H.astype(Long), A.astype(Long) - W.astype(Long) @ H.astype(Long).T
     for F, G, flip in ((H, W, True), (W, H, False)):
         for c in range(F.shape[1]):
             size = (G[:, c] ** 2).sum()
-            if not size:
+            if size <= least**2 * (G**2).sum(axis=0).max():
                 continue
             E = R.T if flip else R
             new = np.maximum(F[:, c] + E @ G[:, c] / size, 0)

@@ -24,7 +24,9 @@ from tests.fuzz.claims import (
 from tests.fuzz.exact import Value, nnls_objective, objective
 from tests.fuzz.options import options, wronged
 
-EXACT = {True: 1e-12, False: 1e-7}  # of the data's size, that an objective may be off by
+# Of the data's size, that an objective may be off by. Where it takes iterations, 500 of them end
+# 3e-7 above it for components that differ by 1e-8.
+EXACT = {True: 1e-12, False: 1e-6}
 AGREES = 1e-3  # share by which the objectives of fit and transform may differ
 
 
@@ -226,7 +228,7 @@ def nnf(case: Case) -> str:
 
 def nnf_fixed(case: Case) -> str:
     """For a given H the W is the best: beside scipy's nnls, where that applies."""
-    unit = np.sqrt(max(float(np.nan_to_num(case.A, posinf=1.0).mean()), 1e-300))
+    unit = np.sqrt(float(np.nan_to_num(case.A, posinf=1.0).mean()) or 1.0)  # zeros have no unit
     H = unit * case.rng.random((case.rank, case.A.shape[1]))
     if case.spec["data"]["kind"] == "dependent":
         H = H[:1] + 1e-9 * H

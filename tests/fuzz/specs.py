@@ -206,6 +206,7 @@ def _cut_to_size(spec: Spec) -> None:
         spec["max_iter"] = min(spec["max_iter"], 100)
     if "n_components" in spec:  # exact coding takes r³ multiplications a row, and more
         told["n"] = min(told["n"], 60)
+        told["m"] = told["n"] if spec.get("symmetric") else told["m"]
     elif told["m"] * told["n"] > 20_000:
         spec["rank"] = min(spec["rank"], 60)
     if admm or spec.get("solver") == "ahead":

@@ -179,3 +179,28 @@ def test_a_penalty_beyond_the_precision_gets_a_sentence(term, c, p):
 
 def test_bounds_may_be_infinite_and_zero():
     assert Penalties.of(Bounds(0.0, math.inf)).scaled(1e30, 2.0, dtype=torch.float32).terms
+
+
+def test_overlap_is_told_beside_squares_that_are_far_larger():
+    X = torch.tensor([[1.0, 1e-17], [2.0, 1e-17]], dtype=torch.float64)
+    assert float(Orthogonal(3.0).value(X)) == pytest.approx(9e-17, abs=0)
+
+
+@pytest.mark.parametrize("signed", [Free(), Bounds(-1.0, 1.0)])
+def test_overlap_of_entries_of_either_sign_is_refused(signed):
+    with pytest.raises(ValueError, match="Orthogonal is for factors without negative entries"):
+        Penalties.of([Orthogonal(1.0), signed])
+
+
+def test_a_penalty_of_weight_zero_asks_for_nothing():
+    assert Penalties.of([Group(0.0, by="rows"), L2(0.1)]).elastic == (0.0, 0.1)
+    assert Penalties.of(L1(0.0)).is_plain
+
+
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_what_is_brought_onto_a_simplex_keeps_its_proportions(by, rng):
+    X = 1e30 * (torch.rand(4, 3, dtype=torch.float64, generator=rng) + 0.01)
+    inside = Penalties.of(Simplex(0.01, by=by)).inside(X)
+    sums = inside.sum(dim=1 if by == "rows" else 0)
+    np.testing.assert_allclose(sums, np.full(len(sums), 0.01))
+    assert bool((inside > 0).all())

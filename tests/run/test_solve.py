@@ -123,6 +123,19 @@ def test_no_iteration_returns_the_start():
     assert (result.W.item(), result.n_iter, result.status) == (0.9, 0, Status.MAX_ITER)
 
 
+def test_an_infinite_error_on_the_way_ends_nothing():
+    result = Scripted([0.5, 0.9, 1e200, 1.0]).run()  # whose square is beyond all numbers
+    assert (result.W.item(), result.n_iter, result.status) == (1.0, 3, Status.MAX_ITER)
+
+
+def test_a_start_that_the_solver_moved_is_returned_as_moved():
+    class Moved(Scripted):
+        def init(self, problem: Problem, x0: Factors) -> ScriptedState:
+            return ScriptedState(self.point(1), 1)
+
+    assert Moved([0.5, 1e200, math.nan]).run(max_iter=1).W.item() == 1e200
+
+
 @pytest.mark.parametrize("end", [math.nan, math.inf])
 def test_nonfinite_iterate_ends_the_run_with_the_best_before(end):
     result = Scripted([0.5, 0.9, 0.2, end, 1.0]).run()

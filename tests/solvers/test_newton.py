@@ -208,3 +208,15 @@ def test_the_sign_of_next_to_nothing_does_not_decide(beta, above, rng):
     for data in (Dense(V), Observed(Dense(V), torch.full_like(V, 0.5))):
         found, _ = Newton().half_step(Problem(data, 2, Beta(beta)), W, H)
         torch.testing.assert_close(found[:, 0], H[:, 0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beta", [1.0, 1.01])
+def test_components_of_little_curvature_move_too(beta):
+    """Entries of 1e11 and of 1e-9 in one row: curvatures are 1e20 apart, and none is rounding."""
+    V = torch.tensor([[1e11, 1e-9]], dtype=torch.float64)
+    problem = Problem(Dense(V), 2, Beta(beta)).T
+    H, W = torch.eye(2, dtype=torch.float64), torch.tensor([[5e10, 2e-9]], dtype=torch.float64)
+    for _ in range(60):
+        W, _ = Newton().half_step(problem, H, W)
+    np.testing.assert_allclose(W, V, rtol=1e-6)

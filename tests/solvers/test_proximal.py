@@ -227,3 +227,16 @@ def test_a_half_step_factors_its_matrix_once(rng, monkeypatch):
         problem = Problem(Dense(V), 3, Beta(beta), on_h=Penalties.of(Simplex()))
         ProximalADMM()._half_step(problem, W, H, Split(torch.zeros_like(H)))
     assert len(made) == 2
+
+
+def test_a_singular_system_leads_to_no_number_and_no_error():
+    rhs = torch.ones(2, 3, dtype=torch.float64)
+    assert bool(smooth_solver(torch.zeros(3, 3, dtype=torch.float64), 0.0)(rhs).isnan().all())
+
+
+def test_a_heavy_penalty_leaves_a_system_that_can_be_solved(rng):
+    V, W, H = draw(rng, 4, 5), 1e-9 * draw(rng, 4, 3), draw(rng, 5, 3)
+    on_h = Penalties.of([Orthogonal(1e8)])
+    problem = Problem(Dense(V), 3, Beta(1.0), on_h=on_h)
+    after, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=5)
+    assert bool(after.isfinite().all())

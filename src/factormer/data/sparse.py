@@ -141,8 +141,12 @@ class Sparse:
         return self.scale * self.by_rows.values.double().sum()  # which float32 may not hold
 
     def scaled(self, c: Float[Tensor, ""]) -> Sparse:
-        """The matrix c·V; its entries are shared."""
-        return Sparse(self.by_rows, self.scale * float(c))
+        """The matrix c·V; entries are shared, unless sums of them might leave the numbers."""
+        scale, far = self.scale * float(c), torch.finfo(self.dtype).max ** 0.5
+        if 1 / far < scale < far:
+            return Sparse(self.by_rows, scale)
+        values = (scale * self.by_rows.values.double()).to(self.dtype)
+        return Sparse(replace(self.by_rows, values=values))
 
     def to(self, dtype: torch.dtype) -> Sparse:
         """The matrix in another precision, scaled before that: else it might not be in range."""

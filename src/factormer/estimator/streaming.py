@@ -71,10 +71,20 @@ def learn(
         check_mean(mean, reach=0.6)  # XᵀW is about that of X to the power of 3/2
     l1, l2 = asked.on_W(V.shape[1]).elastic or (0.0, 0.0)
     past = past.after(V.to(torch.float64), Coder.of(H, l1, l2)(V).double(), kept)
+    _check_squares(past, mean)
     on_h = asked.on_H(past.n_rows, known)
     H = on_h.placed(past.update(H.double(), on_h).to(V.dtype))
     x = Factors(Coder.of(H, l1, l2)(V), H)
     return H, float(plain_rmse(V, x)) * math.sqrt(math.prod(V.shape)), past
+
+
+def _check_squares(past: Statistics, mean: Float[Tensor, ""]) -> None:
+    """WᵀW and XᵀW have to be numbers: with components that sum to 1, W is as large as X."""
+    if not bool(past.A.isfinite().all() and past.B.isfinite().all()):
+        raise ValueError(
+            f"X has a mean of {float(mean):g}, and the squares of its coefficients are beyond "
+            "float64: divide all batches by a number of that size"
+        )
 
 
 def begin(model: Any, X: Any, rank: int) -> None:

@@ -18,7 +18,7 @@ import numba
 from numba import types
 
 from factormer.kernels.compile import array, jit, once
-from factormer.kernels.entrywise import logarithms, tiny_of
+from factormer.kernels.entrywise import flat_of, logarithms, tiny_of
 
 _CHUNK = 512  # entries of a row whose share of the Hessian is summed while they are in the cache
 
@@ -179,7 +179,7 @@ def _descend(n_sweeps, G, g, x, step, at, r):
     """Sweeps on g·s + ½ s·G s over x + s ≥ 0 from s = 0, on the r coordinates `at` of x and s."""
     real = x.dtype.type
     zero = real(0)
-    largest, flat = zero, real(1e-12)
+    largest, flat, slow = zero, flat_of(x), real(1e-12)
     for c in range(len(x)):
         step[c] = 0
     for c in range(r):
@@ -190,7 +190,7 @@ def _descend(n_sweeps, G, g, x, step, at, r):
                 move = max(-g[c] / G[c, c], -x[at[c]] - step[at[c]])
             else:  # no curvature: toward zero where that descends, else nowhere; not by rounding
                 least = -x[at[c]] - step[at[c]]
-                move = max(-g[c] / (flat * largest), least) if g[c] > zero else zero
+                move = max(-g[c] / (slow * largest), least) if g[c] > zero else zero
             if move != zero:
                 step[at[c]] += move
                 for e in range(r):

@@ -32,3 +32,9 @@ def logarithms(k, x, exponent):
 def tiny_of(v):
     """A number so small that to divide by it is to divide by zero, but finite."""
     return v.dtype.type(1e4) * np.finfo(v.dtype).tiny
+
+
+@jit(inner=True)
+def flat_of(v):
+    """The curvature, beside the largest, of a direction that is rounding: its length is eps."""
+    return np.finfo(v.dtype).eps * np.finfo(v.dtype).eps

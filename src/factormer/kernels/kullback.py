@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from factormer.kernels.compile import array, jit, once
-from factormer.kernels.entrywise import logarithms, tiny_of
+from factormer.kernels.entrywise import flat_of, logarithms, tiny_of
 
 _LANES = 64  # rows of a factor that are worked on at once
 
@@ -148,7 +148,7 @@ def _descend(options, lanes, room, move):
     G, g, x, step, inverse = room.G, room.g, room.x, room.step, room.inverse
     r = len(options.held)
     real = x.dtype.type
-    zero, one, flat = real(0), real(1), real(1e-12)
+    zero, one, flat, slow = real(0), real(1), flat_of(x), real(1e-12)
     for j in range(lanes):
         move[j] = zero
     for c in range(r):
@@ -164,7 +164,7 @@ def _descend(options, lanes, room, move):
         )
         for j in range(lanes):
             bent = G_cc[j] > flat * move[j] and (x_c[j] > zero or g_c[j] < zero)
-            inverse_c[j] = one / G_cc[j] if bent else -one / (flat * move[j])
+            inverse_c[j] = one / G_cc[j] if bent else -one / (slow * move[j])
     step[:] = zero
     for _ in range(options.n_sweeps):
         for c in range(r):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,7 +24,8 @@ from factormer.solvers.newton import Newton
 
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
-_LIMIT = 500  # iterations to get there; a fifth where each is many proximal steps
+_LIMIT = 500  # iterations to get there; a fifth at least where each is many proximal steps,
+_STEPS = 2e4  # and of these so many entries times iterations
 
 
 class Coded(NamedTuple):
@@ -83,7 +85,7 @@ def iterated(
     H = problem.on_h.placed(torch.empty_like(H))
     if W is None:
         level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
-        W = (1 / level).expand(V.shape[0], rank).contiguous()
+        W = _afforded(problem, (1 / level).expand(V.shape[0], rank).contiguous())
     else:
         W = problem.scaled_back(Factors(W, H), 1 / mean).W
     W = problem.on_w.placed(W)
@@ -94,7 +96,9 @@ def iterated(
         if until is not None:
             rules.append(TimeBudget(0.0, since=until))
         x0, stop = Factors(W, H), any_of(*rules)
-        limit = _LIMIT if name == "newton" or loss.is_quadratic else _LIMIT // 5
+        limit = _LIMIT
+        if name != "newton" and not loss.is_quadratic:
+            limit = max(_LIMIT // 5, min(_LIMIT, int(_STEPS / math.prod(V.shape))))
         result = solve(problem, engine, x0, stop=stop, max_iter=limit)
     unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
     return replace(
@@ -103,6 +107,17 @@ def iterated(
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )
+
+
+def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+    """W, or a part of it whose penalty is no more than the number of entries, each about 1.
+
+    From a start whose penalty is all that counts, the gradient would fall by `_EXACT` on the way.
+    """
+    value, size = float(problem.on_w.value(W)), float(problem.size())
+    while value > size and (less := float(problem.on_w.value(W / 10))) < value:
+        W, value = W / 10, less
+    return W
 
 
 def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.data import n_entries
@@ -243,14 +243,16 @@ def solve(
                 max_iter, status = 0, verdict
             tick = time.perf_counter() if started is None else started
             for look in loop(problem, solver, x0, limit=max_iter, at_most=stride, made=begun):
-                if look.t == begun and earlier is not None:
-                    continue  # the trace has it
+                if look.t == begun:
+                    best = x0 = look.factors  # which may have been brought into a set
+                    if earlier is not None:
+                        continue  # the trace has it
                 rmse = (look.errors / size).sqrt()
                 last = rmse[-1]
                 improved = last < best_rmse
                 if every(improved):  # the usual case, and the fastest
                     best, best_rmse = look.factors, last
-                elif len(trace) and not some(last.isfinite()):
+                elif len(trace) and not some(_is_finite(look.factors, last)):
                     status = Status.NONFINITE
                     break
                 else:
@@ -323,6 +325,12 @@ def solve_in_stages(
     if not exact or some((error <= last.blurred()) | error.isinf()):
         error = last.rmse(x)
     return replace(result, factors=x, error=error)
+
+
+def _is_finite(x: Factors, error: Float[Tensor, "*b"]) -> Bool[Tensor, "*b"]:
+    """Whether a point has numbers alone; its error may be infinite, as at the pole of a loss."""
+    W, H = (F.isfinite().all(dim=-1).all(dim=-1) for F in x)
+    return error.isfinite() | (W & H & ~error.isnan())
 
 
 def _now(problem: Problem) -> float:

@@ -30,10 +30,11 @@ def smooth_solver(
     is a division by λ_c + 4μ sin²(πk/2n). Without μ it is a product with the inverse of G, whose
     ridge keeps it well conditioned. All that G alone decides is done once, in float64.
     """
-    if not bool(G.isfinite().all()):  # which eigh refuses; the loop ends at what is no number
-        return lambda rhs: torch.full_like(rhs, torch.nan)
+    L, failed = torch.linalg.cholesky_ex(G.double())
+    if not bool(G.isfinite().all()) or (not mu and bool(failed.any())):
+        return lambda rhs: torch.full_like(rhs, torch.nan)  # at which the loop ends
     if not mu:
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(G.double()).L)
+        inverse = torch.cholesky_inverse(L)
         return lambda rhs: rhs @ inverse.to(rhs)
     values, Q = (part.to(G) for part in torch.linalg.eigh(G.double()))
 
@@ -101,7 +102,9 @@ def admm_divergence(
     Z = torch.zeros_like(Y) if Z is None else Z.clone()
     G, identity = W.mT @ W, torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
     sigma = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    sigma = torch.where(sigma > torch.finfo(H.dtype).tiny ** 0.8, sigma, 1.0)  # or W is zero
+    info, most = torch.finfo(H.dtype), float(A.diagonal().mean())
+    sigma = sigma.clamp(min=info.eps**0.5 * most)  # or it is lost in the sum with A
+    sigma = torch.where(sigma > info.tiny**0.8, sigma, 1.0)  # or W is zero
     freed = smooth_solver(G + sigma[..., None, None] * identity + A, mu)
     for _ in range(n_inner):
         H_free = freed((Y + Z).mT @ W + sigma[..., None, None] * (H + U) + L)
@@ -171,7 +174,7 @@ class ProximalADMM:
                 "this loss, or these weights, with these penalties need a dense V: pass "
                 "V.toarray(), or use penalties L1 and L2 alone"
             )
-        W, H = problem.on_w.prox(x0.W, _one(x0.W)), problem.on_h.prox(x0.H, _one(x0.H))
+        W, H = problem.on_w.inside(x0.W), problem.on_h.inside(x0.H)
         empty = (Split(torch.zeros_like(F)) for F in (W, H))
         x = Factors(W, H) if _has_sets(problem) else x0
         return ProximalState(x, *empty)
@@ -203,7 +206,3 @@ def _is_dense(problem: Problem) -> bool:
 
 def _has_sets(problem: Problem) -> bool:
     return any(t.order in (1, 3) for on in (problem.on_w, problem.on_h) for t in on.terms)
-
-
-def _one(F: Tensor) -> Tensor:
-    return F.new_zeros(F.shape[:-2])

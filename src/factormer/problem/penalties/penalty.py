@@ -54,6 +54,10 @@ class Penalty:
         """The Z that minimises ½‖Z − X‖² + t·value(Z)."""
         return X
 
+    def stretched(self, X: X_) -> X_:
+        """A start X to scale, where X has to have a sum."""
+        return X
+
     def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"] | float, X_ | float, float]:
         """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² is p, where p is quadratic.
 

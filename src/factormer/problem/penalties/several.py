@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.problem.penalties.penalty import X_, Penalty
-from factormer.problem.penalties.terms import Fixed
+from factormer.problem.penalties.terms import Fixed, Orthogonal
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,20 @@ class Penalties:
                 f"{name} is {list(terms)}; {type(alone[0]).__name__} goes with L2, Smooth and "
                 "Orthogonal, not with L1 or Group, whose joint proximal step has no closed form"
             )
+        signed = not Penalties(tuple(terms)).nonnegative
+        if signed and any(isinstance(term, Orthogonal) for term in terms):
+            raise ValueError(
+                f"{name} is {list(terms)}; Orthogonal is for factors without negative entries, "
+                "whose products of either sign would cancel: leave out one of them"
+            )
         by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
         if by_rows and len(steps) < len([term for term in terms if term.order is not None]):
             raise ValueError(
                 f"{name} has {by_rows[0]} beside Fixed; what holds for whole rows cannot leave "
                 "some of their entries as they are: take it by columns, or fix nothing"
             )
-        return Penalties(tuple(sorted(terms, key=lambda term: term.order or 0)))
+        asked = [term for term in terms if getattr(term, "weight", 1.0)]  # 0 asks for nothing
+        return Penalties(tuple(sorted(asked, key=lambda term: term.order or 0)))
 
     @property
     def nonnegative(self) -> bool:
@@ -127,6 +134,12 @@ class Penalties:
             X = term.prox(X, t)
             bounded |= term.order == 1
         return X if bounded else X.clamp(min=0)
+
+    def inside(self, X: X_) -> X_:
+        """X brought into its set; what has to have a sum is scaled, and nothing becomes zero."""
+        for term in self.terms:
+            X = term.stretched(X)
+        return self.prox(X, X.new_zeros(X.shape[:-2]))
 
     def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_ | float, float]:
         """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² bounds the quadratic penalties.

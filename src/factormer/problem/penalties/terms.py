@@ -98,8 +98,8 @@ class Orthogonal(Penalty):
     __post_init__ = _check_weight
 
     def value(self, X: X_) -> Float[Tensor, "*b"]:
-        shared = X.sum(dim=-1).square().sum(dim=-1) - X.square().sum(dim=(-2, -1))
-        return self.weight / 2 * shared.clamp(min=0)
+        shared = (X.mT @ X).triu(1).sum(dim=(-2, -1))  # of products alone: squares would cancel
+        return self.weight * shared
 
     def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_, float]:
         """With the tangent, at X, in place of its concave part."""
@@ -234,6 +234,13 @@ class Simplex(Penalty):
 
     def prox(self, X: X_, t: Float[Tensor, "*b 1 1"]) -> X_:
         return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
+
+    def stretched(self, X: X_) -> X_:
+        """X ≥ 0 with each row, or column, multiplied by what gives it the sum, unless it is 0."""
+        X = X.clamp(min=0)
+        X = X / X.amax(dim=(-2, -1), keepdim=True).clamp(min=torch.finfo(X.dtype).tiny)
+        sums = X.sum(dim=-1 if self.by == "rows" else -2, keepdim=True)
+        return X * (self.total / torch.where(sums > 0, sums, 1.0))
 
     def _by_columns(self, X: X_) -> X_:
         return onto_simplex(X.mT, self.total).mT
