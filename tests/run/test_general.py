@@ -321,12 +321,13 @@ def test_a_given_start_without_a_product_is_kept():
     np.testing.assert_array_equal(result.W, W)
 
 
-def test_admm_goes_on_where_an_iterate_meets_the_pole(rng):
+def test_admm_goes_on_where_an_iterate_meets_the_pole():
     """A stack does, as long as a member has an error: so does one matrix."""
-    V = 0.1 + torch.rand(3, 8, 6, dtype=torch.float64, generator=rng)
+    rng = torch.Generator().manual_seed(4)  # of which two do
+    V = 0.05 + torch.rand(3, 4, 6, dtype=torch.float64, generator=rng)
     start: Any = {
         name: torch.rand(3, size, 3, dtype=torch.float64, generator=rng)
-        for name, size in (("W", 8), ("H", 6))
+        for name, size in (("W", 4), ("H", 6))
     }
     options: Any = {"loss": -1.0, "solver": "ao-admm", "init": "custom", "tol": 0, "max_iter": 10}
     errors: Any = factorize(V, 3, **start, **options).rmse
