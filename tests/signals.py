@@ -7,9 +7,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """What Ctrl-C does, at a moment that the code within does not choose; once, or not at all."""
+    """What Ctrl-C does, at a moment that the code within does not choose.
+
+    And again every second, as an impatient person would: Python drops an exception that is raised
+    while it calls somebody's hook of the garbage collector, as hypothesis has one.
+    """
     before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
