@@ -144,7 +144,7 @@ def _stride(request: Request) -> int:
     limits, problem = request.limits, request.problem
     if limits.tol or limits.time_limit is not None or len(problem.V.shape) > 2:
         return 10
-    iteration = 2 * problem.rank * float(problem.V.work())  # multiplications, about
+    iteration = 2 * problem.rank * max(float(problem.V.work()), 1.0)  # multiplications, about
     return int(min(max(T.LOOKS / iteration, 10), 500))
 
 
