@@ -100,6 +100,7 @@ INTERRUPTS = [
 
 
 @pytest.mark.filterwarnings("ignore:The fit was interrupted")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc hook
 @pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
 @pytest.mark.parametrize(("seed", "times"), INTERRUPTS)
 def test_a_fit_that_is_interrupted_at_any_moment(seed, times, beta_loss, two_threads):

@@ -157,6 +157,7 @@ def test_finished_run_is_not_trained_further(uninterrupted, tmp_path):
     assert_same_weights(again.model, uninterrupted.model)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc hook
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
 def test_run_interrupted_at_any_moments_gives_the_same_weights(tmp_path, uninterrupted, seed):
     """While data are drawn it is a KeyboardInterrupt; after that a checkpoint is kept."""
