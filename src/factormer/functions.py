@@ -47,7 +47,7 @@ def factorize(
     scale: str | None = "balanced",
     watch: Watch | None = None,
 ) -> Result:
-    """Factorise V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
+    """Factorize V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def explain(
     missing: str | None = None,
     **options: Any,
 ) -> Explanation:
-    """What `factorize` would do with these arguments, and why; nothing is computed. Print it.
+    """What `factorize` would do with these arguments, and why, without factorizing. Print it.
 
     `options` are keywords of `factorize`. The same is in `result.plan` of each result.
     """

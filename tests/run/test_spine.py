@@ -90,7 +90,7 @@ def test_a_plan_is_made_without_reading_an_entry():
         (DATA["small"], {"solver": "mu"}, ["mu on V: multiplicative updates (asked for)"]),
         (DATA["small"], {"tol": 0.0}, ["W as the last iteration leaves it"]),
         (DATA["small"], {"loss": 1.0}, ["β = 1", "newton on V"]),
-        (DATA["small"], {"regularize_W": Simplex()}, ["1 penalties", "ao-admm on V"]),
+        (DATA["small"], {"regularize_W": Simplex()}, ["with Simplex", "ao-admm on V"]),
         (DATA["small"], {"n_init": 3}, ["3 runs, of which the best is kept"]),
         (DATA["small"], {"time_limit": 2.5}, ["or 2.5 s"]),
     ],

@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
 
 
 def demo(out: Path) -> Comparison:
-    """Factorise the digits at rank 16 with the defaults and with scikit-learn's."""
+    """Factorize the digits at rank 16 with the defaults and with scikit-learn's."""
     X = np.asarray(load_digits(return_X_y=True)[0])
     result, ours = _twice(lambda: factorize(X, _RANK))
     sklearn = decomposition.NMF(_RANK, random_state=0)  # pyright: ignore[reportArgumentType]

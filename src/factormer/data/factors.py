@@ -1,4 +1,4 @@
-"""Points of the factorisation problem.  Shapes: m rows, n columns, r rank, *b batch axes."""
+"""Points of the factorization problem.  Shapes: m rows, n columns, r rank, *b batch axes."""
 
 from __future__ import annotations
 

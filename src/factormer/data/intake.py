@@ -203,7 +203,7 @@ def check_callable(name: str, value: Any) -> None:
 
 
 def check_mean(mean: torch.Tensor, reach: float = 1.0) -> None:
-    """V / mean, which is what is factorised, has to be representable; V^(1/reach), where said."""
+    """V / mean, which is what is factorized, has to be representable; V^(1/reach), where said."""
     info = torch.finfo(mean.dtype)
     least, most = info.tiny**reach, info.max**reach / 1e3
     if not all(least <= value < most for value in mean.flatten().tolist()):

@@ -106,7 +106,7 @@ def one_by_one(
     """Minimise for the target t by the method of Lawson & Hanson (1974), from zero.
 
     Components enter one at a time, the steepest first, and leave as they reach zero; an orthogonal
-    factorisation follows them, so that nearly dependent ones lose no digits. The loss falls from
+    factorization follows them, so that nearly dependent ones lose no digits. The loss falls from
     step to step, and the method ends where it does not, or after so many tries.
     """
     r, k, count, tries = Rt.shape[0], Rt.shape[1], 0, 0

@@ -1,4 +1,4 @@
-"""The graphs behind the factorisation, as the paper draws them (sections 3.1 and 4).
+"""The graphs behind the factorization, as the paper draws them (sections 3.1 and 4).
 
 A matrix is its König digraph; a product W Hᵀ is two of them glued together; the line digraph turns
 the paths of the glued graph into edges; and the augmented line digraph carries V on those edges, so

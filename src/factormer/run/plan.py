@@ -91,7 +91,7 @@ class Plan:
             terms = [*problem.on_w.terms, *problem.on_h.terms]
             known = problem.loss.kernel_beta is not None
             loss = f"β-divergence, {problem.loss}" if known else str(problem.loss)
-            loss += f", {len(terms)} penalties" if terms else ""
+            loss += f", with {', '.join(type(term).__name__ for term in terms)}" if terms else ""
         if self.request.is_symmetric:
             loss += ", V ≈ H Hᵀ"
         return f"V {size}, {kind}, {dtype}, on {V.device}; rank {problem.rank}; {loss}"

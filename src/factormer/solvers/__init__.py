@@ -1,1 +1,1 @@
-"""Iterative solvers of the factorisation problem, and the one loop that runs them."""
+"""Iterative solvers of the factorization problem, and the one loop that runs them."""

@@ -1,4 +1,4 @@
-"""Factorise a stream of rows, a batch at a time (online NMF).
+"""Factorize a stream of rows, a batch at a time (online NMF).
 
 Of the rows gone by only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know
 (Mairal et al., 2010; Lefèvre et al., 2011).

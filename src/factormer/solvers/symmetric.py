@@ -1,4 +1,4 @@
-"""Symmetric factorisation V ≈ H Hᵀ, by HALS on two factors that are drawn to each other."""
+"""Symmetric factorization V ≈ H Hᵀ, by HALS on two factors that are drawn to each other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Symmetric:
     def init(self, problem: Problem, x0: Factors) -> SymmetricState:
         m, n = problem.V.shape[-2:]
         if m != n:
-            raise ValueError(f"V has shape {(m, n)}; a symmetric factorisation needs m = n")
+            raise ValueError(f"V has shape {(m, n)}; a symmetric factorization needs m = n")
         return self.adopt(problem, None, x0)
 
     def step(self, problem: Problem, state: SymmetricState) -> SymmetricState:

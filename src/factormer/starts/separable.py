@@ -29,7 +29,7 @@ class Separable:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         if len(problem.V.shape) > 2:
-            raise ValueError("init='separable' takes one matrix; factorise a stack one by one")
+            raise ValueError("init='separable' takes one matrix; factorize a stack one by one")
         if self.by == "columns":
             return Separable()(problem.T, rng).swap()
         V, r = problem.V, problem.rank

@@ -90,7 +90,7 @@ def fit(
     device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
     seed: Annotated[int, _opt("Of the random choices.", Solver)] = 0,
 ) -> None:
-    """Factorise a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
+    """Factorize a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
 
     The same command goes on where it was stopped: ranks that are done are not fitted again.
     """

@@ -13,7 +13,7 @@ from factormer.app.cli.app import AsJson, Out, app, print_json
 
 @app.command()
 def demo(out: Out = Path("runs/demo")) -> None:
-    """Factorise scikit-learn's digits beside scikit-learn's own NMF; draw and report them."""
+    """Factorize scikit-learn's digits beside scikit-learn's own NMF; draw and report them."""
     from factormer.app.compare import digits
     from factormer.app.demo import demo as run
     from factormer.app.report import write_report

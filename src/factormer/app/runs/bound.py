@@ -1,4 +1,4 @@
-"""The least error that any factorisation of a rank can have: that of the truncated SVD."""
+"""The least error that any factorization of a rank can have: that of the truncated SVD."""
 
 from __future__ import annotations
 

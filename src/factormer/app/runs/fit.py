@@ -1,4 +1,4 @@
-"""fit(): factorise at each rank, keep what came of it, and go on where an earlier run ended."""
+"""fit(): factorize at each rank, keep what came of it, and go on where an earlier run ended."""
 
 from __future__ import annotations
 

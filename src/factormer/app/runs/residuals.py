@@ -60,7 +60,7 @@ class Residuals(NamedTuple):
 def residuals(
     V: Any, W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"], known: Any = None
 ) -> Residuals:
-    """The residuals of a factorisation; `known` is a mask, dense, or sparse for a sparse V."""
+    """The residuals of a factorization; `known` is a mask, dense, or sparse for a sparse V."""
     c = peak(V)
     W, H = _balanced(W.astype(np.float64), H.astype(np.float64), c)
     sums = _sparse(V, W, H, known, c) if is_sparse(V) else _dense(V, W, H, known, c)

@@ -108,7 +108,7 @@ def matrices(
 ) -> Float[Tensor, "b m n"]:
     """A stack of matrices of one kind; about half of them with noise, cut off at zero.
 
-    Half have the rank that they are factorised to, others more or less. "noise" is full rank by its
+    Half have the rank that they are factorized to, others more or less. "noise" is full rank by its
     nature, and "spectrum" a sum of very many components of falling strength, as in pictures.
     """
     k = _true_rank(r, rng)
