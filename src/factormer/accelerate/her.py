@@ -17,6 +17,7 @@ from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
 from factormer.data import Dense, LowRank
 from factormer.data.factors import Factors
+from factormer.problem.arrays import as_data, is_readable, side_by_side
 from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT, HALS, HALSState
@@ -79,26 +80,26 @@ class _Run(NamedTuple):
         """From a state; None where a step in torch is as good."""
         if isinstance(state, Leapt) and state.run.problem is problem:
             return state.run.copied()
-        if not _is_one(problem):
+        if not (problem.is_plain and is_readable(problem.V)):
             return None
         sweeps = (int(state.inner.sweeps_h), int(state.inner.sweeps_w))
         if not _is_small(problem, sweeps):
             return None
-        x = _side_by_side(state.factors)
-        y = x.copy() if state.plain else _side_by_side(state.inner.factors)
+        x = side_by_side(state.factors)
+        y = x.copy() if state.plain else side_by_side(state.inner.factors)
         numbers = [float(v) for v in (*state.memory, state.error)]
         return cls._from(problem, x, y, (*numbers, bool(state.plain)), sweeps, rates)
 
     @classmethod
     def at(cls, problem: Problem, x0: Factors, solver: HALS, rates: Extrapolation) -> _Run | None:
         """From a point, as a state that `Judged.init` makes would have it; None where `of` is."""
-        if torch.is_grad_enabled() or not _is_one(problem):
+        if torch.is_grad_enabled() or not (problem.is_plain and is_readable(problem.V)):
             return None
         (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
         sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
         if not _is_small(problem, sweeps):
             return None
-        x, progress = _side_by_side(x0), (float(rates.beta), float(rates.beta), 1.0, math.inf, True)
+        x, progress = side_by_side(x0), (float(rates.beta), float(rates.beta), 1.0, math.inf, True)
         return cls._from(problem, x, x.copy(), progress, sweeps, rates)
 
     @classmethod
@@ -114,14 +115,12 @@ class _Run(NamedTuple):
         loops, restart = kernels.compiled("extrapolated"), kernels.restarting()
         if loops is None or restart is None:
             return None
-        V, r, empty = problem.V, problem.rank, np.empty((0, 0))
-        assert isinstance(V, Dense | LowRank)
-        (*U, right), (*Z, right_T) = V.chain
-        short = np.empty((r, U[0].shape[1])) if U else empty
+        V, r = problem.V, problem.rank
+        assert is_readable(V)
         digits = (RESOLVED[torch.float64], FLAT[torch.float64])
         return cls(
             problem,
-            data=loops.Data(right, right_T, *(U or [empty]), *(Z or [empty]), short),
+            data=as_data(loops, V, r),
             points=loops.Points(x, y, np.empty_like(x), np.empty_like(x), np.empty((2, r, r))),
             options=loops.Options(*sweeps, float(V.sq_norm()), *digits),
             rates=restart.Rates(*rates.rates),
@@ -186,23 +185,7 @@ class Leapt:
         return problem.sq_error(self.factors) if unknown else self.error
 
 
-def _is_one(problem: Problem) -> bool:
-    """Whether it is plain, and V one matrix on a CPU, unpadded, that compiled loops can read."""
-    V = problem.V
-    if not problem.is_plain or not isinstance(V, Dense | LowRank):
-        return False
-    if V.rows is not None or V.cols is not None:
-        return False
-    return len(V.shape) == 2 and V.device.type == "cpu"
-
-
 def _is_small(problem: Problem, sweeps: tuple[int, int]) -> bool:
     (m, n), r = problem.V.shape, problem.rank
     rows = n * sweeps[0] + m * sweeps[1]
     return 2 * r * float(problem.V.work()) + r * r * rows <= _SMALL[type(problem.V)]
-
-
-def _side_by_side(x: Factors) -> np.ndarray:
-    """[Wᵀ, Hᵀ] by rows, in float64."""
-    both = np.empty((x.W.shape[1], len(x.W) + len(x.H)))
-    return np.concatenate([x.W.mT.numpy(), x.H.mT.numpy()], axis=1, out=both)

@@ -300,3 +300,36 @@ def extrapolated() -> Callable[..., tuple[int, tuple[float, float, float, float,
     return jit(
         result(_parts_of, _data_of, _points_of, _options_of, RATES, PROGRESS, _vector, _scratch_of)
     )(_iterations)
+
+
+def _slope(parts, data, points, m):
+    """The norm of the gradient at points.new, where an entry is 0 of its negative part alone.
+
+    The twin is `Problem.stationarity` in torch.
+    """
+    x, F, G, both, total = points.new, points.products, points.grams[0], points.new.shape[1], 0.0
+    for side in range(2):  # by H, which W gives, and by W
+        first, last, start, stop = (0, m, m, both) if side == 0 else (m, both, 0, m)
+        right = data.V if side == 0 else data.VT
+        _gram_at(parts.gram, (x, first, last, G))
+        if len(data.short):
+            _multiply_at(parts.multiply, (x, first, data.U if side == 0 else data.Z, data.short, 0))
+            _multiply_at(parts.multiply, (data.short, 0, right, F, start))
+        else:
+            _multiply_at(parts.multiply, (x, first, right, F, start))
+        for c in range(len(x)):
+            F_c, x_c = F[c, start:stop], x[c, start:stop]
+            for k in range(len(x)):
+                g, x_k = G[c, k], x[k, start:stop]
+                for j in range(stop - start):
+                    F_c[j] -= g * x_k[j]
+            for j in range(stop - start):
+                if x_c[j] > 0 or F_c[j] > 0:
+                    total += F_c[j] * F_c[j]
+    return total**0.5
+
+
+@once
+def slope() -> Callable[..., float]:
+    """The compiled norm of the projected gradient, in float64: `_slope`."""
+    return jit(types.float64(_parts_of, _data_of, _points_of, _count))(_slope)

@@ -12,6 +12,7 @@ from torch import Tensor
 from factormer.data import Matrix, Normal, Observed, n_entries, turned
 from factormer.data.entries import Entries
 from factormer.data.factors import Factors, every
+from factormer.problem.arrays import slope
 from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
 from factormer.problem.losses import FROBENIUS
@@ -113,6 +114,8 @@ class Problem:
         That is the projected gradient where only X ≥ 0, L1 and L2 are asked of a factor X: where X
         is zero, only the negative part of the gradient counts.
         """
+        if self.is_plain and (norm := slope(self.V, x)) is not None:
+            return norm
         by_H, by_W = self._step(x), self.T._step(x.swap())
         return (by_H.square().sum(dim=(-2, -1)) + by_W.square().sum(dim=(-2, -1))).sqrt()
 

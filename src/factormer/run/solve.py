@@ -106,6 +106,8 @@ class Stationary:
     tol: float = 1e-4
     every: int = 10
     _start: Tensor | None = field(default=None, init=False, repr=False)
+    _is_measure: bool = field(default=False, init=False, repr=False)
+    _mean: Tensor | None = field(default=None, init=False, repr=False)
     _errors: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
@@ -114,11 +116,13 @@ class Stationary:
         size, error, eps = problem.stationarity(x), trace.last.rmse, torch.finfo(x.W.dtype).eps
         if self._start is None or iteration == 0:
             self._start, self._errors = size, []
-        finite = self._start.isfinite()
-        if not every(finite):  # a start that is out of all bounds is no measure
+            self._mean, self._is_measure = problem.mean(), False
+        met = size <= self.tol * self._start
+        if not self._is_measure:  # as a start that is out of all bounds is none
+            finite = self._start.isfinite()
+            met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
-        met = (size <= self.tol * self._start) & size.isfinite()
-        met |= error <= 10 * eps * problem.mean()
+        met |= error <= 10 * eps * self._mean
         self._errors = [*self._errors[-_LOOKS:], error]
         if len(self._errors) > _LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error
