@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from factormer.data.factors import Factors
 
 _DIGITS = 9  # of a share; two that differ by less are equal, and stay as they came
+_TINY = np.finfo(float).tiny
 
 
 def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
@@ -18,33 +20,43 @@ def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
     to 1. Components of zeros are not scaled.
     """
     if order is not None:
-        places = (-shares(x)).round(decimals=_DIGITS).argsort(dim=-1, stable=True)[..., None, :]
-        x = Factors(*(F.gather(-1, places.expand(F.shape)) for F in x))
+        places = np.argsort(-shares(x).round(_DIGITS), axis=-1, kind="stable")
+        x = _arranged(x, torch.from_numpy(places).to(x.W.device))
     if scale is None:
         return x
-    if scale == "sum":
-        up, down = x.H.sum(dim=-2, dtype=torch.float64), 1.0
-    else:
-        up, down = lengths(x.H).sqrt(), lengths(x.W).sqrt()  # roots, lest a ratio leave the numbers
-    times = (up / down).to(x.W)
-    times = torch.where(times.isfinite() & (times > 0), times, 1.0)[..., None, :]
-    return Factors(x.W * times, x.H / times)
+    with np.errstate(all="ignore"):
+        if scale == "sum":
+            times = x.H.sum(dim=-2, dtype=torch.float64).cpu().numpy()
+        else:  # roots, lest a ratio leave the numbers
+            times = np.sqrt(lengths(x.H)) / np.sqrt(lengths(x.W))
+        times = np.where(np.isfinite(times) & (times > 0), times, 1.0)
+    by = torch.from_numpy(times).to(x.W)[..., None, :]
+    fits = by.isfinite() & (by > 0)  # in the precision of the factors
+    by = by if bool(fits.all()) else torch.where(fits, by, 1.0)
+    return Factors(x.W * by, x.H / by)
 
 
-def shares(x: Factors) -> Float[Tensor, "*b r"]:
+def _arranged(x: Factors, places: Tensor) -> Factors:
+    if places.dim() == 1:
+        return Factors(x.W.index_select(1, places), x.H.index_select(1, places))
+    places = places[..., None, :]
+    return Factors(*(F.gather(-1, places.expand(F.shape)) for F in x))
+
+
+def shares(x: Factors) -> Float[np.ndarray, "*b r"]:
     """The share of each component in Σ W Hᵀ, by absolute values; of numbers of any size."""
-    w, h = (F.abs().sum(dim=-2, dtype=torch.float64) for F in x)
-    w, h = (s / s.amax(dim=-1, keepdim=True).clamp(min=torch.finfo(s.dtype).tiny) for s in (w, h))
+    w, h = (F.abs().sum(dim=-2, dtype=torch.float64).cpu().numpy() for F in x)
+    w, h = (s / np.maximum(s.max(axis=-1, keepdims=True), _TINY) for s in (w, h))
     sizes = w * h
-    return sizes / sizes.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
+    return sizes / np.maximum(sizes.sum(axis=-1, keepdims=True), _TINY)
 
 
-def lengths(F: Float[Tensor, "*b m r"]) -> Float[Tensor, "*b r"]:
+def lengths(F: Float[Tensor, "*b m r"]) -> Float[np.ndarray, "*b r"]:
     """The length of each column, in float64, of numbers of any size."""
-    length = torch.linalg.vector_norm(F, dim=-2, dtype=torch.float64)
-    if bool(((length > 1e-150) & (length < 1e150)).all()):  # no square has left the numbers
+    length = torch.linalg.vector_norm(F, dim=-2, dtype=torch.float64).cpu().numpy()
+    if ((length > 1e-150) & (length < 1e150)).all():  # no square has left the numbers
         return length
     F = F.double()
     largest = F.abs().amax(dim=-2)
     unit = F / torch.where(largest > 0, largest, 1.0)[..., None, :]
-    return largest * unit.norm(dim=-2)
+    return (largest * unit.norm(dim=-2)).cpu().numpy()

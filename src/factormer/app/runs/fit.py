@@ -18,7 +18,7 @@ from factormer.app.runs.counts import Counts
 from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
-from factormer.data.intake import is_sparse, to_numpy
+from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.run.order import canonical
 from factormer.run.order import shares as component_shares
@@ -128,7 +128,7 @@ def _fit_one(
     if before is not None:  # a start that is given keeps its order, and this one had none yet
         ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
         result = replace(result, factors=ordered)
-    W, H, shares = result.W, result.H, to_numpy(component_shares(result.factors))
+    W, H, shares = result.W, result.H, component_shares(result.factors)
     found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
     trace = _continued(trace, result.trace)
     kept = _result(result, rank, shares, found, bound, trace)
