@@ -107,7 +107,7 @@ class Stationary:
     every: int = 10
     _start: Tensor | None = field(default=None, init=False, repr=False)
     _is_measure: bool = field(default=False, init=False, repr=False)
-    _mean: Tensor | None = field(default=None, init=False, repr=False)
+    _mean: Tensor | float = field(default=1.0, init=False, repr=False)
     _errors: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
