@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Matrix
+from factormer.data import Matrix, draws
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 
@@ -32,6 +32,8 @@ def complete(
 
 
 def uniform(shape: tuple[int, ...], V: Matrix, rng: torch.Generator) -> Tensor:
-    """Uniform random numbers from 0 to 1, in the precision and on the device of V."""
-    drawn = torch.rand(shape, generator=rng, device=rng.device)  # in float32: that is faster
-    return drawn.to(V.device, V.dtype)
+    """Uniform random numbers from 0 to 1, in the precision and on the device of V.
+
+    They depend on the seed of the generator alone, which moves on to another.
+    """
+    return draws.uniform(draws.advance(rng), shape).to(V.device, V.dtype)
