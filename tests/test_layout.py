@@ -25,6 +25,7 @@ LAYERS = [
     "starts",
     "accelerate",
     "run",
+    "many",
     "functions",
     "estimator",
     "__init__",  # the public names

@@ -5,7 +5,8 @@ import factormer.starting  # noqa: F401 - before all that takes long to load
 # isort: split
 from factormer.estimator.functional import custom_start, non_negative_factorization
 from factormer.estimator.nmf import NMF
-from factormer.functions import explain, factorize
+from factormer.functions import explain, factorize, factorize_many
+from factormer.many.results import Results
 from factormer.nn.zoo import load_model, models
 from factormer.run.solve import Result, Status
 from factormer.run.trace import Trace
@@ -14,12 +15,14 @@ __version__ = "0.1.0"
 __all__ = [
     "NMF",
     "Result",
+    "Results",
     "Status",
     "Trace",
     "__version__",
     "custom_start",
     "explain",
     "factorize",
+    "factorize_many",
     "load_model",
     "models",
     "non_negative_factorization",

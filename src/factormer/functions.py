@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from factormer.data.intake import as_matrix, check_callable, like
+import torch
+
+from factormer.data.intake import as_matrix, check_callable, check_limits, like
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
+from factormer.many.jobs import COMMON, Jobs, jobs_of
+from factormer.many.results import Results
+from factormer.many.run import batches
 from factormer.problem.loss import Loss
 from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
-from factormer.run.solve import Result, Row, Watch
+from factormer.run.solve import Result, Row, Status, Watch
+from factormer.run.watch import counted
 
 
 @threads()  # all of it: torch's own threads, once started, would hang in a forked process
@@ -153,6 +159,98 @@ def factorize(
     )
     (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
+
+
+def factorize_many(
+    problems: Any,
+    ranks: Any = None,
+    *,
+    n_init: int = 1,
+    resample: str | None = None,
+    as_completed: bool = False,
+    progress: bool = False,
+    time_limit: float | int | None = None,
+    random_state: int | None = 0,
+    device: str | None = None,
+    missing: str | None = None,
+    **options: Any,
+) -> Results | Iterator[tuple[int, Result]]:
+    """Factorize many matrices, or one at many ranks and from many starts, all at once.
+
+    Parameters
+    ----------
+    problems : list of matrices, stack (problems, m, n), or one matrix
+        Matrices may differ in shape and kind. One matrix is factorized at every rank of `ranks`.
+    ranks : int or list of int
+        For a list or a stack: one rank for all, or one for each. For one matrix: all to try.
+    n_init : int
+        Runs of each from different starts, of which all are kept.
+    resample : {"poisson", "bootstrap"}, optional
+        Draw new data for each run: entries with the mean they have, or rows, with repeats.
+    as_completed : bool
+        Return an iterator over pairs of index and `Result`, in the order in which they end.
+    progress : bool
+        Show a bar, and how long it will take.
+    time_limit : float, optional
+        Seconds for all; what is done by then is returned.
+    random_state : int, optional
+        Job k, in the order of the results, has the seed random_state + k; None draws a first one.
+    device, missing
+        As in `factorize`.
+    **options
+        Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, loss,
+        regularize_W, regularize_H, symmetric, order, scale.
+
+    Returns
+    -------
+    Results
+        A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
+        what `factorize` with its seed would return: on a CPU to 1e-6 of the error, and on a GPU,
+        where small problems are solved in float32, to 1e-3 for most (docs/many.md). Ctrl-C returns
+        what is done.
+    """
+    until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
+    unknown = set(options) - set(COMMON)
+    if unknown:
+        raise TypeError(
+            f"factorize_many has no keyword {sorted(unknown)[0]!r}; it takes those of factorize "
+            f"that many problems can share: {', '.join(COMMON)}"
+        )
+    jobs = jobs_of(
+        problems,
+        ranks,
+        n_init=n_init,
+        resample=resample,
+        random_state=random_state,
+        missing=missing,
+        device=device,
+        options=options,
+    )
+    jobs.plan(0)  # which refuses what cannot be done
+    if as_completed:
+        return _as_completed(jobs, until)
+    results = Results(jobs)
+    with torch.no_grad(), counted(progress, len(jobs)) as count:
+        try:
+            for batch in batches(jobs, until=until):
+                results.add(batch)
+                count(len(batch.indices))
+        except KeyboardInterrupt:
+            results.status = Status.INTERRUPTED
+    if until is not None and results.status is None and not results.done.all():
+        results.status = Status.TIME_LIMIT
+    return results
+
+
+def _as_completed(jobs: Jobs, until: float | None) -> Iterator[tuple[int, Result]]:
+    for batch in batches(jobs, until=until):
+        for place, index in enumerate(batch.indices):
+            yield int(index), batch.result(place)
+
+
+def _seconds(time_limit: float | int) -> float:
+    check_limits(1, 0.0, time_limit)
+    return float(time_limit)
 
 
 def explain(

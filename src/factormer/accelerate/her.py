@@ -83,7 +83,7 @@ class _Run(NamedTuple):
         if not (problem.is_plain and is_readable(problem.V)):
             return None
         sweeps = (int(state.inner.sweeps_h), int(state.inner.sweeps_w))
-        if not _is_small(problem, sweeps):
+        if not is_small(problem, sweeps):
             return None
         x = side_by_side(state.factors)
         y = x.copy() if state.plain else side_by_side(state.inner.factors)
@@ -97,7 +97,7 @@ class _Run(NamedTuple):
             return None
         (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
         sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
-        if not _is_small(problem, sweeps):
+        if not is_small(problem, sweeps):
             return None
         x, progress = side_by_side(x0), (float(rates.beta), float(rates.beta), 1.0, math.inf, True)
         return cls._from(problem, x, x.copy(), progress, sweeps, rates)
@@ -185,7 +185,8 @@ class Leapt:
         return problem.sq_error(self.factors) if unknown else self.error
 
 
-def _is_small(problem: Problem, sweeps: tuple[int, int]) -> bool:
+def is_small(problem: Problem, sweeps: tuple[int, int]) -> bool:
+    """Whether one compiled thread makes these iterations fastest."""
     (m, n), r = problem.V.shape, problem.rank
     rows = n * sweeps[0] + m * sweeps[1]
     return 2 * r * float(problem.V.work()) + r * r * rows <= _SMALL[type(problem.V)]

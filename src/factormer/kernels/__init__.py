@@ -36,6 +36,16 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
+def whole_problems(*wanted: Any) -> ModuleType | None:
+    """Small factorizations as a whole."""
+    return _loaded("whole", *wanted)
+
+
+def on_chip() -> ModuleType | None:
+    """Small factorizations as a whole on a GPU, one thread block each."""
+    return _loaded("onchip")
+
+
 def restarting() -> ModuleType | None:
     """The restart rule of compiled iterations."""
     return _loaded("restart")

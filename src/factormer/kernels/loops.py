@@ -173,8 +173,8 @@ def _gram(A, start, stop, out):
 
 _gram_of = types.void(_matrix, _count, _count, _matrix)
 _multiply_of = types.void(_matrix, _count, _matrix, _matrix, _count)
-_gram_at, _multiply_at, _scale_at = calling(_gram_of), calling(_multiply_of), calling(_scale_of)
-_sweep_at = calling(_sweeps_of(np.dtype(float)))
+gram_at, multiply_at, scale_at = calling(_gram_of), calling(_multiply_of), calling(_scale_of)
+sweep_at = calling(_sweeps_of(np.dtype(float)))
 
 
 class Parts(NamedTuple):
@@ -241,16 +241,16 @@ def _half_step(parts, data, points, options, scratch, m, side):
     given, first, last = (proposed, 0, m) if side == 0 else (new, m, both)
     start, stop = (m, both) if side == 0 else (0, m)
     G, right = points.grams[1], data.V if side == 0 else data.VT
-    _gram_at(parts.gram, (given, first, last, G))
+    gram_at(parts.gram, (given, first, last, G))
     if len(data.short):
-        _multiply_at(parts.multiply, (given, first, data.U if side == 0 else data.Z, data.short, 0))
-        _multiply_at(parts.multiply, (data.short, 0, right, points.products, start))
+        multiply_at(parts.multiply, (given, first, data.U if side == 0 else data.Z, data.short, 0))
+        multiply_at(parts.multiply, (data.short, 0, right, points.products, start))
     else:
-        _multiply_at(parts.multiply, (given, first, right, points.products, start))
-    _scale_at(parts.scale, (G, options.flat, scratch.g))
+        multiply_at(parts.multiply, (given, first, right, points.products, start))
+    scale_at(parts.scale, (G, options.flat, scratch.g))
     n_sweeps = options.sweeps_h if side == 0 else options.sweeps_w
     rows = (points.products, proposed, new, n_sweeps, start, stop)
-    _sweep_at(parts.sweep, (*rows, scratch.g, scratch.lines))
+    sweep_at(parts.sweep, (*rows, scratch.g, scratch.lines))
 
 
 @jit(inner=True)
@@ -259,7 +259,7 @@ def _iteration(parts, data, points, options, scratch, m):
     for side in range(2):  # H from the W proposed, then W from that H
         _half_step(parts, data, points, options, scratch, m, side)
     new, F, HtH, WtW, error = points.new, points.products, points.grams[1], points.grams[0], 0.0
-    _gram_at(parts.gram, (new, 0, m, WtW))
+    gram_at(parts.gram, (new, 0, m, WtW))
     error += options.sq_norm
     for c in range(len(new)):
         for j in range(m):
@@ -286,20 +286,18 @@ def _iterations(parts, data, points, options, rates, progress, errors, scratch):
     return len(errors), told(progress)
 
 
-_parts_of = types.NamedUniTuple(_count, 4, Parts)
-_data_of = types.NamedUniTuple(_matrix, 5, Data)
-_points_of = types.NamedTuple([*[_matrix] * 4, array(types.float64, 3)], Points)
-_options_of = types.NamedTuple([_count] * 2 + [types.float64] * 3, Options)
-_scratch_of = types.NamedTuple([_matrix, _vector], Scratch)
+PARTS = types.NamedUniTuple(_count, 4, Parts)
+DATA = types.NamedUniTuple(_matrix, 5, Data)
+POINTS = types.NamedTuple([*[_matrix] * 4, array(types.float64, 3)], Points)
+OPTIONS = types.NamedTuple([_count] * 2 + [types.float64] * 3, Options)
+SCRATCH = types.NamedTuple([_matrix, _vector], Scratch)
 
 
 @once
 def extrapolated() -> Callable[..., tuple[int, tuple[float, float, float, float, bool]]]:
     """The compiled iterations, in float64: `_iterations`."""
     result = types.Tuple([_count, TOLD])
-    return jit(
-        result(_parts_of, _data_of, _points_of, _options_of, RATES, PROGRESS, _vector, _scratch_of)
-    )(_iterations)
+    return jit(result(PARTS, DATA, POINTS, OPTIONS, RATES, PROGRESS, _vector, SCRATCH))(_iterations)
 
 
 def _slope(parts, data, points, m):
@@ -311,12 +309,12 @@ def _slope(parts, data, points, m):
     for side in range(2):  # by H, which W gives, and by W
         first, last, start, stop = (0, m, m, both) if side == 0 else (m, both, 0, m)
         right = data.V if side == 0 else data.VT
-        _gram_at(parts.gram, (x, first, last, G))
+        gram_at(parts.gram, (x, first, last, G))
         if len(data.short):
-            _multiply_at(parts.multiply, (x, first, data.U if side == 0 else data.Z, data.short, 0))
-            _multiply_at(parts.multiply, (data.short, 0, right, F, start))
+            multiply_at(parts.multiply, (x, first, data.U if side == 0 else data.Z, data.short, 0))
+            multiply_at(parts.multiply, (data.short, 0, right, F, start))
         else:
-            _multiply_at(parts.multiply, (x, first, right, F, start))
+            multiply_at(parts.multiply, (x, first, right, F, start))
         for c in range(len(x)):
             F_c, x_c = F[c, start:stop], x[c, start:stop]
             for k in range(len(x)):
@@ -332,4 +330,4 @@ def _slope(parts, data, points, m):
 @once
 def slope() -> Callable[..., float]:
     """The compiled norm of the projected gradient, in float64: `_slope`."""
-    return jit(types.float64(_parts_of, _data_of, _points_of, _count))(_slope)
+    return jit(types.float64(PARTS, DATA, POINTS, _count))(_slope)

@@ -44,6 +44,26 @@ def bar(shown: bool, total: int) -> Iterator[Watch | None]:
         progress.update(task, total=max(done, 1), completed=max(done, 1))
 
 
+@contextmanager
+def counted(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar that counts what is done, and says how long the rest will take."""
+    if not shown:
+        yield lambda n: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = ("NMF", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task("NMF", total=total)
+        yield lambda n: progress.advance(task, n)
+
+
 class _Counter:
     """How many iterations are new since the last call; a run that starts anew counts from 0."""
 

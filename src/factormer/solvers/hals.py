@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -149,6 +150,11 @@ class HALS:
         """Sweeps of an update of H for one matrix, `work` being what a product costs a column."""
         count = 1 + int(self.alpha * (1 + (work + m * r) / (n * r + n))) if self.alpha else 1
         return min(count, self.max_sweeps)
+
+    def all_sweeps(self, m: np.ndarray, n: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Sweeps of an update of H for each of many dense matrices."""
+        extra = self.alpha * (1 + (m * n + m * r) / (n * r + n))
+        return np.minimum(1 + extra.astype(int), self.max_sweeps) if self.alpha else np.ones_like(m)
 
     def n_sweeps(self, V: Matrix, r: int) -> Int[Tensor, "*b"]:
         """Sweeps of an update of H."""

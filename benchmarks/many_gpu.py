@@ -1,0 +1,116 @@
+"""Many small problems on a GPU: milliseconds from tensors on the device to factors on the device.
+
+    python benchmarks/many_gpu.py
+
+Three sets: 10 000 of 100×100 at rank 10, as many multiplications (Σ mnr) over shapes from 20 to 128
+and ranks from 2 to 16, and the first with a stop for each. Data are products of exponential factors
+with 10 % multiplicative noise, seeds fixed. The excess is over the best of ten runs in float64 of
+the first problems. Times are the best of ROUNDS, compilation apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+
+import factormer
+
+ROUNDS, KNOWN = 7, 500
+
+
+def data(count: int, m: int, n: int, r: int, seed: int) -> torch.Tensor:
+    """Problems (count, m, n) of that rank."""
+    rng = torch.Generator("cuda").manual_seed(seed)
+
+    def exponential(*shape: int) -> torch.Tensor:
+        return torch.empty(*shape, device="cuda").exponential_(generator=rng)
+
+    V = exponential(count, m, r) @ exponential(count, n, r).mT / r
+    noise = 1 + 0.1 * torch.randn(V.shape, device="cuda", generator=rng)
+    return (V * noise.clamp_min(0)).contiguous()
+
+
+def ragged(total: int) -> tuple[list[torch.Tensor], np.ndarray]:
+    """Problems of many shapes and ranks that come to this many multiplications."""
+    rng, problems, ranks, made = np.random.default_rng(0), [], [], 0
+    while made < total:
+        m, n, r = (int(rng.integers(a, b + 1)) for a, b in ((20, 128), (20, 128), (2, 16)))
+        problems.append(data(1, m, n, r, len(problems))[0])
+        ranks.append(r)
+        made += m * n * r
+    return problems, np.array(ranks)
+
+
+def clocked(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Milliseconds of the first call, of the best of the next, and what it returned."""
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(ROUNDS + 1):
+        begun = time.perf_counter()
+        found = call()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - begun))
+    return times[0], min(times[1:]), found
+
+
+def best_known(problems: Any, ranks: np.ndarray) -> np.ndarray:
+    """The least of ten errors of each of the first problems, in float64."""
+    runs = []
+    for seed in range(10):
+        found = [
+            factormer.factorize(V.double(), int(r), init="random", max_iter=1000, tol=1e-6,
+                                random_state=seed).rmse
+            for V, r in zip(problems, ranks, strict=True)
+        ] if isinstance(problems, list) else factormer.factorize(
+            problems.double(), int(ranks[0]), init="random", max_iter=400, random_state=seed
+        ).rmse  # fmt: skip
+        runs.append(np.asarray(found))
+    return np.min(runs, axis=0)
+
+
+def report(name: str, call: Callable[[], Any], best: np.ndarray) -> Any:
+    """Print a row: times, and the excess of the errors over the best known."""
+    first, least, results = clocked(call)
+    columns = results.columns()
+    excess = 100 * (columns["rmse"][: len(best)] / best - 1)
+    print(
+        f"{name:34s} {first / 1e3:8.2f} {least:9.2f} {np.median(excess):9.3f} "
+        f"{np.quantile(excess, 0.95):9.3f} {columns['n_iter'].mean():8.1f}",
+        flush=True,
+    )
+    return results
+
+
+def main() -> None:
+    """Print a row a set, and how errors compare with those of single calls on a CPU."""
+    print(torch.cuda.get_device_name(0), f"torch {torch.__version__}, CuPy {cupy.__version__}")
+    print("problems                            first s   best ms  excess %   p95 %  iterations")
+    V, ranks = data(10_000, 100, 100, 10, 0), np.full(10_000, 10)
+    many = factormer.factorize_many
+    best = best_known(V[:KNOWN], ranks[:KNOWN])
+    for n_iter in (15, 20, 25):
+        report(f"10 000 of 100×100, {n_iter} iterations",
+               lambda n=n_iter: many(V, 10, max_iter=n, tol=0), best)  # fmt: skip
+    stopped = report("10 000 of 100×100, tol=1e-4", lambda: many(V, 10), best)
+    alone = [
+        factormer.factorize(V[k].cpu().numpy().astype(float), 10, random_state=k).rmse
+        for k in range(100)
+    ]
+    ratio = stopped.columns()["rmse"][:100] / np.array(alone)
+    print(f"beside single calls on a CPU: {ratio.min():.6f} … {ratio.max():.6f} of their errors")
+    problems, ranks = ragged(10**9)
+    best = best_known(problems[:40], ranks[:40])
+    print(f"{len(problems)} ragged problems")
+    for n_iter in (20, 30, 40):
+        report(f"ragged, {n_iter} iterations",
+               lambda n=n_iter: many(problems, ranks, max_iter=n, tol=0), best)  # fmt: skip
+    report("ragged, tol=1e-4", lambda: many(problems, ranks), best)
+
+
+if __name__ == "__main__":
+    main()

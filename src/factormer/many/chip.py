@@ -1,0 +1,191 @@
+"""Small problems on a GPU: all that fit on its chip at once, one thread block each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factormer import kernels
+from factormer.data.factors import Factors
+from factormer.many.jobs import Jobs
+from factormer.many.results import Summaries
+from factormer.run.plan import Explanation
+from factormer.run.request import Request
+from factormer.run.solve import Result, Status
+from factormer.run.trace import Trace
+from factormer.solvers.hals import HALS
+
+SCALES = {None: 0, "balanced": 1, "sum": 2}
+_STATUS = (Status.CONVERGED, Status.MAX_ITER, Status.NONFINITE)
+_STREAMS = 8
+_SAYS = "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart"
+
+
+def served(jobs: Jobs) -> np.ndarray:
+    """The jobs that the chip serves: plain least squares, by default, where V fits on it."""
+    none = np.empty(0, int)
+    if jobs.resample is not None or not jobs.is_on_gpu or not _is_default(jobs.plan(0).request):
+        return none
+    chip = kernels.on_chip()
+    if chip is None:
+        return none
+    m, n, r = jobs.sizes
+    fits = (r <= chip.RANKS[-1]) & jobs.is_plain
+    memory = chip.kinds(m, n, np.minimum(r, chip.RANKS[-1])).memory
+    return np.flatnonzero(fits & (memory <= chip.available(jobs.device)))
+
+
+def _is_default(request: Request) -> bool:
+    default = request.solver in ("auto", "her") and request.accelerator in ("auto", None)
+    start = request.start in ("auto", "random") and not request.is_symmetric
+    plain = request.problem.loss.is_quadratic and request.problem.is_free
+    return default and start and plain and request.limits.max_iter > 0
+
+
+def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
+    """These jobs, those of one kernel together, the largest first. Nothing is waited for.
+
+    Kernels run beside each other, so that the last blocks of one do not keep others waiting.
+    """
+    chip, begun = kernels.on_chip(), time.perf_counter()
+    assert chip is not None
+    if not jobs.is_uniform:
+        indices = indices[_order(jobs, indices)]
+    m, n, r = (size[indices] for size in jobs.sizes)
+    w, h = np.cumsum(m * r), np.cumsum(n * r)
+    alive, addresses = jobs.addresses(indices)
+    seeds, sweeps = jobs.seed[indices], HALS().all_sweeps
+    rows = (addresses, w - m * r, h - n * r, seeds, m, n, r, sweeps(m, n, r), sweeps(n, m, r))
+    tasks = torch.from_numpy(np.stack(rows, axis=1).astype(np.int64)).to(jobs.device)
+    W, H = (torch.empty(int(ends[-1]), device=jobs.device) for ends in (w, h))
+    told = torch.empty(len(indices), 4, device=jobs.device)
+    plan = jobs.plan(int(indices[0]))
+    limits, request = plan.request.limits, plan.request
+    options = chip.Options(
+        limits.max_iter, limits.tol, request.order is not None, SCALES[request.scale], plan.settles
+    )
+    for k, (a, b, kind) in enumerate(_spans(jobs, indices)):
+        with _beside(jobs.device, k, b - a < len(indices)):
+            chip.factorize(kind, tasks[a:b], W, H, told[a:b], options)
+    return Bucket(jobs, indices, np.stack([w, h, m, n, r], axis=1), W, H, told, begun, alive)
+
+
+def _grouped(jobs: Jobs, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of each job: the kernel's rank and threads, how many share a processor, and memory."""
+    chip = kernels.on_chip()
+    assert chip is not None
+    kinds = chip.kinds(*(size[indices] for size in jobs.sizes))
+    blocks = np.minimum(chip.available(jobs.device) // kinds.memory, 512 // kinds.threads)
+    return kinds.rank, kinds.threads, blocks, kinds.memory
+
+
+def _order(jobs: Jobs, indices: np.ndarray) -> np.ndarray:
+    """The order in which those of one kernel follow each other, the largest first."""
+    m, n, r = (size[indices] for size in jobs.sizes)
+    rank, threads, blocks, _ = _grouped(jobs, indices)
+    return np.argsort(((rank << 20) + (threads << 8) + blocks << 32) - m * n * r)
+
+
+def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, tuple[int, int, int]]]:
+    """The launches: from where to where, and the kind; those with the most work first."""
+    some = indices[:1] if jobs.is_uniform else indices
+    rank, threads, blocks, memory = _grouped(jobs, some)
+    changes = np.diff((rank << 20) + (threads << 8) + blocks) != 0
+    cuts = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(some)]]).tolist()
+    m, n, r = (size[some] for size in jobs.sizes)
+    spans = sorted(pairwise(cuts), key=lambda span: -(m * n * r)[slice(*span)].sum())
+    kinds = [(int(rank[a]), int(threads[a]), int(memory[a:b].max())) for a, b in spans]
+    if jobs.is_uniform:
+        return [(0, len(indices), kinds[0])]
+    return [(a, b, kind) for (a, b), kind in zip(spans, kinds, strict=True)]
+
+
+@contextmanager
+def _beside(device: torch.device, k: int, others: bool) -> Iterator[None]:
+    """Work on one of a few streams; what comes later on the usual stream waits for it."""
+    if not others:
+        yield
+        return
+    usual, stream = torch.cuda.current_stream(device), _streams(device)[k % _STREAMS]
+    stream.wait_stream(usual)
+    with torch.cuda.stream(stream):
+        yield
+    usual.wait_stream(stream)
+
+
+@cache
+def _streams(device: torch.device) -> list[torch.cuda.Stream]:
+    return [torch.cuda.Stream(device) for _ in range(_STREAMS)]
+
+
+class _Told(NamedTuple):
+    rmse: np.ndarray
+    n_iter: np.ndarray
+    status: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """Jobs that were factorized on the chip; their numbers are read when they are asked for."""
+
+    jobs: Jobs
+    indices: np.ndarray
+    ends: np.ndarray  # of W and H among all, and m, n, r
+    W: Tensor
+    H: Tensor
+    told: Tensor
+    begun: float
+    alive: list[Tensor]  # what the kernels read
+
+    @cached_property
+    def _told(self) -> _Told:
+        rmse, n_iter, status, _ = self.told.cpu().numpy().astype(np.float64).T
+        return _Told(rmse, n_iter.astype(int), status.astype(int))
+
+    @cached_property
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.begun
+
+    def refused(self) -> np.ndarray:
+        """The jobs whose data has NaN, or what is no data."""
+        return self.indices[self._told.status == len(_STATUS)]
+
+    def summaries(self) -> Summaries:
+        """The numbers of each."""
+        names = np.array([*(status.name for status in _STATUS), "MISSING"], object)
+        rmse, n_iter, status = self._told
+        return Summaries(rmse, n_iter, names[status])
+
+    def result(self, place: int) -> Result:
+        """One of the results; its trace has the end alone."""
+        w, h, m, n, r = (int(number) for number in self.ends[place])
+        rmse, n_iter, status = (column[place] for column in self._told)
+        x = Factors(self.W[w - m * r : w].view(m, r), self.H[h - n * r : h].view(n, r))
+        trace, error = Trace(), torch.tensor(rmse, dtype=torch.float64)
+        trace.entries = np.float64(m * n)
+        trace.extend(torch.full((n_iter + 1,), torch.nan, dtype=torch.float64), self._seconds)
+        trace.rows[-1] = trace.rows[-1]._replace(rmse=error)
+        return Result(
+            x,
+            _STATUS[status],
+            trace,
+            error,
+            self.jobs.as_given,
+            self._plan(int(self.indices[place])),
+        )
+
+    def _plan(self, index: int) -> Explanation:
+        said = self.jobs.plan(index).explanation
+        _, until = said.stages[-1].split("\n")
+        return said._replace(
+            start="random: no decomposition on the chip", stages=(f"{_SAYS}\n{until}",)
+        )

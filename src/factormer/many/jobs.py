@@ -1,0 +1,298 @@
+"""What many factorizations are asked for: matrices, ranks, seeds and what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factormer.data import Dense, Matrix
+from factormer.data.intake import as_rank, as_seed, like
+from factormer.data.observations import observe
+from factormer.run.choose import choose
+from factormer.run.plan import Plan
+from factormer.run.request import Request, check_choice, check_count
+
+RESAMPLES = ("poisson", "bootstrap", None)
+# Keywords of `factorize` that many problems can have in common.
+COMMON = (
+    "init",
+    "solver",
+    "accelerator",
+    "max_iter",
+    "tol",
+    "loss",
+    "regularize_W",
+    "regularize_H",
+    "symmetric",
+    "order",
+    "scale",
+)
+
+
+class Job(NamedTuple):
+    """One factorization: which matrix, at which rank, the number of the run, and its seed."""
+
+    problem: int
+    rank: int
+    run: int
+    seed: int
+
+
+class Loose(NamedTuple):
+    """Matrices on one GPU, in float32, by rows, that nobody has looked at; and where they are."""
+
+    tensors: list[Tensor]
+    m: np.ndarray
+    n: np.ndarray
+    addresses: np.ndarray
+
+    @staticmethod
+    def of(problems: Sequence[Any]) -> Loose | None:
+        """None where some are something else."""
+        if not all(type(V) is Tensor for V in problems):
+            return None
+        gpus, dims = ({getattr(V, name)() for V in problems} for name in ("get_device", "dim"))
+        if len(gpus) > 1 or min(gpus) < 0 or dims != {2}:
+            return None
+        if {V.layout for V in problems} != {torch.strided} or any(
+            V.requires_grad for V in problems
+        ):
+            return None
+        if not {V.dtype for V in problems} <= {torch.float32, torch.float64}:
+            return None
+        tensors = list(problems)
+        if not all(V.dtype is torch.float32 and V.is_contiguous() for V in tensors):
+            tensors = [V.float().contiguous() for V in tensors]
+        count = len(tensors)
+        m, n = (np.fromiter((V.size(k) for V in tensors), int, count) for k in (0, 1))
+        addresses = np.fromiter((V.data_ptr() for V in tensors), int, count)
+        return Loose(tensors, m, n, addresses) if min(m.min(), n.min()) > 0 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """All factorizations of a call, in the order of the results.
+
+    `sources` are the matrices, or one stack of them; a job is a place in the arrays.
+    """
+
+    sources: list[Matrix] | Loose | Dense
+    problem: np.ndarray
+    rank: np.ndarray
+    run: np.ndarray
+    seed: np.ndarray
+    options: dict[str, Any]
+    as_given: Any
+    resample: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.problem)
+
+    def __getitem__(self, index: int) -> Job:
+        return Job(*(int(c[index]) for c in (self.problem, self.rank, self.run, self.seed)))
+
+    def matrix(self, index: int) -> Matrix:
+        """The matrix of a job, drawn anew where that is asked."""
+        V, job = self.source(int(self.problem[index])), self[index]
+        return V if self.resample is None else resampled(V, self.resample, job.seed)
+
+    def source(self, problem: int) -> Matrix:
+        """A matrix as it was given; what nobody has looked at is looked at now."""
+        V = self.sources
+        if isinstance(V, Loose):
+            return read(V.tensors[problem], problem, None, None)
+        return V[problem] if isinstance(V, list) else Dense(V.entries[problem])
+
+    @cached_property
+    def sizes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows and columns of V and the rank, of each job."""
+        V = self.sources
+        if isinstance(V, Loose):
+            m, n = V.m, V.n
+        else:
+            m, n = np.array([A.shape for A in V] if isinstance(V, list) else [V.shape[1:]]).T
+            m, n = (m, n) if isinstance(V, list) else (m.repeat(V.shape[0]), n.repeat(V.shape[0]))
+        return m[self.problem], n[self.problem], self.rank
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all have one shape and one rank, as a stack may."""
+        return isinstance(self.sources, Dense) and bool((self.rank == self.rank[0]).all())
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the first matrix is."""
+        V = self.sources
+        first = V.tensors[0] if isinstance(V, Loose) else V[0] if isinstance(V, list) else V
+        return first.device
+
+    @cached_property
+    def is_on_gpu(self) -> bool:
+        """Whether all matrices are on one GPU."""
+        V, device = self.sources, self.device
+        return device.type == "cuda" and not (
+            isinstance(V, list) and any(A.device != device for A in V)
+        )
+
+    @cached_property
+    def is_plain(self) -> np.ndarray:
+        """Which jobs have dense data without weights, as far as is known."""
+        V = self.sources
+        if not isinstance(V, list):
+            return np.ones(len(self), bool)
+        return np.array([isinstance(A, Dense) for A in V], bool)[self.problem]
+
+    def addresses(self, indices: np.ndarray) -> tuple[list[Tensor], np.ndarray]:
+        """Where the entries of these jobs are in memory, in float32; and what holds them."""
+        V, problem = self.sources, self.problem[indices]
+        if isinstance(V, Loose):
+            return V.tensors, V.addresses[problem]
+        if not isinstance(V, list):
+            stack = V.entries.float().contiguous()
+            return [stack], stack.data_ptr() + problem * (4 * stack[0].numel())
+        used = np.unique(problem)
+        held = {int(k): V[k].entries.float().contiguous() for k in used}  # pyright: ignore
+        at = np.array([held[k].data_ptr() if k in held else 0 for k in range(len(V))])
+        return list(held.values()), at[problem]
+
+    def request(self, index: int) -> Request:
+        """A job as a request of its own: what a single call would make of it."""
+        job = self[index]
+        V = self.matrix(index)
+        return Request.of(V, job.rank, random_state=job.seed, **self.options)
+
+    @cached_property
+    def _plans(self) -> dict[tuple[Any, ...], Plan]:
+        return {}
+
+    def plan(self, index: int) -> Plan:
+        """How a job would be carried out alone; jobs of one kind share what was chosen."""
+        problem, rank = int(self.problem[index]), int(self.rank[index])
+        V: Any = self.sources
+        V = V.tensors[problem] if isinstance(V, Loose) else V[problem] if isinstance(V, list) else V
+        kind = (type(V), tuple(V.shape[-2:]), V.dtype, V.device, rank)
+        if kind not in self._plans:
+            self._plans[kind] = choose(Request.of(self.source(problem), rank, **self.options))
+        return self._plans[kind]
+
+    def ready(self, index: int) -> Plan:
+        """The plan of a job, with its matrix and seed."""
+        request, plan = self.request(index), self.plan(index)
+        return replace(plan, request=request) if plan.request.x0 is None else choose(request)
+
+
+def jobs_of(
+    problems: Any,
+    ranks: Any,
+    *,
+    n_init: int,
+    resample: str | None,
+    random_state: int | None,
+    missing: str | None,
+    device: str | None,
+    options: dict[str, Any],
+) -> Jobs:
+    """Read the arguments of `factorize_many`.
+
+    A list or a stack holds problems, each at the rank of `ranks` in its place, or all at one; any
+    other matrix is one problem at every rank. Job k has the seed random_state + k.
+    """
+    check_count("n_init", n_init)
+    check_choice("resample", resample, RESAMPLES)
+    if ranks is None:
+        raise ValueError("ranks is missing; pass a whole number, or a list of them")
+    sources, given = _sources(problems, missing, device)
+    count = len(problems) if _is_many(problems) else 1
+    if _is_many(problems):
+        each = _ranks(ranks, count)
+        problem = np.repeat(np.arange(count), n_init)
+        rank = np.repeat(each, n_init)
+    else:
+        asked = np.atleast_1d(_whole(ranks))
+        problem, rank = np.zeros(len(asked) * n_init, int), np.repeat(asked, n_init)
+    run = np.tile(np.arange(n_init), len(problem) // n_init)
+    first = as_seed(random_state)
+    first = int(np.random.SeedSequence().generate_state(1)[0]) if first is None else first
+    seed = first + np.arange(len(problem))
+    return Jobs(sources, problem, rank, run, seed, options, like(given), resample)
+
+
+def _is_many(problems: Any) -> bool:
+    return isinstance(problems, list | tuple) or getattr(problems, "ndim", 2) > 2
+
+
+def _sources(
+    problems: Any, missing: str | None, device: str | None
+) -> tuple[list[Matrix] | Loose | Dense, Any]:
+    """The matrices, and one of them as it was given."""
+    if isinstance(problems, list | tuple):
+        if not problems:
+            raise ValueError("problems is empty; pass one matrix at least")
+        loose = Loose.of(problems) if missing is None and device is None else None
+        if loose is not None:
+            return loose, problems[0]
+        return [read(V, k, missing, device) for k, V in enumerate(problems)], problems[0]
+    matrix = observe(problems, missing=missing, device=device)
+    if len(matrix.shape) == 2:
+        return [matrix], problems
+    if len(matrix.shape) > 3 or not isinstance(matrix, Dense):
+        raise ValueError(
+            f"problems has shape {matrix.shape}; pass a stack (problems, m, n) without unknown "
+            "entries, or a list of matrices"
+        )
+    return matrix, problems
+
+
+def read(V: Any, number: int, missing: str | None, device: str | None) -> Matrix:
+    """One of several problems, or an error that names it."""
+    try:
+        matrix = observe(V, missing=missing, device=device)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"problem {number}: {error}") from error
+    if len(matrix.shape) != 2:
+        raise ValueError(f"problem {number} has shape {matrix.shape}; it must be a matrix")
+    return matrix
+
+
+def _whole(ranks: Any) -> np.ndarray:
+    array = np.asarray(list(ranks) if isinstance(ranks, range | Sequence) else ranks)
+    if array.dtype.kind not in "iu" or (array < 1).any():
+        for rank in array.ravel():  # one of which is to blame
+            as_rank(rank.item() if isinstance(rank, np.generic) else rank)
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(f"ranks is {ranks!r}; it must be a whole number, or a list of them")
+    return array.astype(int)
+
+
+def _ranks(ranks: Any, count: int) -> np.ndarray:
+    array = _whole(ranks)
+    if array.ndim and len(array) != count:
+        raise ValueError(
+            f"ranks has {len(array)} numbers for {count} problems; pass one for each, or one for "
+            "all"
+        )
+    return np.broadcast_to(array, count)
+
+
+def resampled(V: Matrix, kind: str, seed: int) -> Matrix:
+    """New data like V: "poisson" draws each entry with that mean, "bootstrap" rows, with repeats.
+
+    On a GPU the numbers are drawn there.
+    """
+    if not isinstance(V, Dense):
+        raise ValueError(
+            f"resample={kind!r} takes dense data without unknown entries; V is "
+            f"{type(V).__name__.lower()}"
+        )
+    entries = V.entries
+    rng = torch.Generator(entries.device).manual_seed(seed)
+    if kind == "bootstrap":
+        rows = torch.randint(len(entries), (len(entries),), generator=rng, device=entries.device)
+        return Dense(entries[rows])
+    return Dense(torch.poisson(entries, generator=rng))

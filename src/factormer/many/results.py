@@ -1,0 +1,130 @@
+"""What comes of many factorizations: a sequence of results, made when they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, overload
+
+import numpy as np
+
+from factormer.many.jobs import Jobs
+from factormer.run.solve import Result, Status
+
+
+class Summaries(NamedTuple):
+    """Results in numbers, an array each."""
+
+    rmse: np.ndarray
+    n_iter: np.ndarray
+    status: np.ndarray  # names
+
+
+class Batch(Protocol):
+    """Jobs that ended together: their indices, numbers, and results one by one."""
+
+    @property
+    def indices(self) -> np.ndarray: ...
+
+    def summaries(self) -> Summaries: ...
+
+    def result(self, place: int) -> Result: ...
+
+
+class Outcome(NamedTuple):
+    """How one job ended: in numbers, and the function that makes its result."""
+
+    rmse: float
+    n_iter: int
+    status: Status
+    result: Callable[[], Result]
+
+
+class Listed(NamedTuple):
+    """A batch of outcomes."""
+
+    indices: np.ndarray
+    outcomes: list[Outcome]
+
+    def summaries(self) -> Summaries:
+        """The numbers of each."""
+        rows = [(o.rmse, o.n_iter, o.status.name) for o in self.outcomes]
+        return Summaries(*(np.array(column) for column in zip(*rows, strict=True)))
+
+    def result(self, place: int) -> Result:
+        """One of the results."""
+        return self.outcomes[place].result()
+
+
+class Results(Sequence[Result]):
+    """Results in the order of the problems; `table()` has a row for each.
+
+    Where time ran out, or somebody pressed Ctrl-C, some are missing: `done` says which are there,
+    and `status` why.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs, self.status = jobs, None
+        self._batches: list[Batch] = []
+        self._batch, self._place = (np.full(len(jobs), -1) for _ in range(2))
+        self.status: Status | None
+
+    def add(self, batch: Batch) -> None:
+        """Take in jobs that have ended."""
+        self._batch[batch.indices] = len(self._batches)
+        self._place[batch.indices] = np.arange(len(batch.indices))
+        self._batches.append(batch)
+
+    @property
+    def done(self) -> np.ndarray:
+        """Which results are there."""
+        return self._batch >= 0
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        if self._batch[index] < 0:
+            why = "" if self.status is None else f" ({self.status.value})"
+            raise LookupError(f"problem {index} was not factorized{why}; `done` says which were")
+        return self._batches[self._batch[index]].result(int(self._place[index]))
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self[k] for k in range(len(self)))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The table as arrays: problem, rank, run, seed, rmse, n_iter and status of each job."""
+        jobs, count = self._jobs, len(self)
+        rmse, n_iter = np.full(count, np.nan), np.zeros(count, int)
+        status = np.full(count, "MISSING", object)
+        for batch in self._batches:
+            at = batch.indices
+            rmse[at], n_iter[at], status[at] = batch.summaries()
+        told = {"rmse": rmse, "n_iter": n_iter, "status": status.astype(str)}
+        return {name: getattr(jobs, name) for name in ("problem", "rank", "run", "seed")} | told
+
+    @property
+    def rmse(self) -> np.ndarray:
+        """The error of each; NaN where there is none."""
+        return self.columns()["rmse"]
+
+    def table(self) -> Any:
+        """A pandas DataFrame with a row for each job."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError(
+                "table() needs pandas: pip install pandas; columns() has the same as arrays"
+            ) from error
+        return pandas.DataFrame(self.columns())
+
+    def __repr__(self) -> str:
+        done = int(self.done.sum())
+        missing = "" if done == len(self) else f", {len(self) - done} missing"
+        rmse = f", median RMSE {np.nanmedian(self.rmse):.4g}" if done else ""
+        return f"<Results: {len(self)} factorizations{missing}{rmse}>"

@@ -1,0 +1,129 @@
+"""Small problems on a CPU: each a single compiled call, several at a time on threads."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from factormer import kernels
+from factormer.accelerate.extrapolate import Extrapolation
+from factormer.accelerate.her import HER, is_small
+from factormer.data import draws
+from factormer.data.factors import Factors
+from factormer.many.chip import SCALES
+from factormer.many.jobs import Jobs
+from factormer.many.results import Outcome
+from factormer.problem.arrays import is_readable
+from factormer.problem.products import RESOLVED
+from factormer.run.plan import Plan, View
+from factormer.run.solve import Result, Status
+from factormer.run.trace import Trace
+from factormer.solvers.hals import FLAT
+from factormer.starts import Random
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is one that compiled code makes as a whole: a random start, and HER on V."""
+    request, (*before, last) = plan.request, plan.stages
+    problem = request.problem
+    if before or last.view is not View.ITSELF or type(last.solver) is not HER:
+        return False
+    if not isinstance(plan.start, Random) or request.n_init > 1 or request.limits.max_iter == 0:
+        return False
+    if not (problem.is_plain and is_readable(problem.V)):
+        return False
+    solver, (m, n), r = last.solver.solver, problem.V.shape, problem.rank
+    sweeps = solver.sweeps(m, n, r, m * n), solver.sweeps(n, m, r, m * n)
+    return is_small(problem, sweeps) and kernels.whole_problems("ready") is not None
+
+
+def factorized(jobs: Jobs, index: int) -> Outcome | None:
+    """The outcome of a job; None where errors become too small for compiled iterations."""
+    whole, loops, restart = (
+        kernels.whole_problems("ready"),
+        kernels.compiled(),
+        kernels.restarting(),
+    )
+    assert whole is not None
+    assert loops is not None
+    assert restart is not None
+    begun, job, plan = time.perf_counter(), jobs[index], jobs.plan(index)
+    request, solver = plan.request, plan.stages[0].solver
+    assert isinstance(solver, HER)
+    V = jobs.matrix(index)
+    entries = V.entries.numpy().astype(np.float64, order="C")  # pyright: ignore
+    mean = entries.mean() or 1.0
+    entries /= mean
+    (m, n), r, limits = entries.shape, job.rank, request.limits
+    kept = np.empty((r, m + n))
+    _start(kept, m, r, float(entries.mean()), job.seed)
+    errors, empty = np.empty(limits.max_iter), np.empty((0, 0))
+    flat = entries.ravel()
+    hals, norm = solver.solver, float(flat @ flat)
+    sweeps = hals.sweeps(m, n, r, m * n), hals.sweeps(n, m, r, m * n)
+    options = loops.Options(*sweeps, norm, RESOLVED[torch.float64], FLAT[torch.float64])
+    rates: Extrapolation = solver.accelerator
+    residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
+    first = math.sqrt(residual @ residual / flat.size)
+    made, status, _ = whole.factorize()(
+        loops.parts(),
+        loops.Data(entries, np.ascontiguousarray(entries.T), empty, empty, empty),
+        loops.Points(kept, kept.copy(), np.empty_like(kept), np.empty_like(kept), _room(r)),
+        options,
+        restart.Rates(*rates.rates),
+        restart.Progress(float(rates.beta), float(rates.beta), 1.0, math.inf, True),
+        errors,
+        loops.Scratch.of(loops.unscaled(r)),
+        whole.Limits(limits.tol, float(flat.size), plan.settles, m, *whole.addresses()),
+    )
+    if status == whole.UNRESOLVED:
+        return None
+    W, H = np.empty((m, r)), np.empty((n, r))
+    by_share, scale = request.order is not None, SCALES[request.scale]
+    whole.write()(kept, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
+    residual = (W @ H.T - mean * entries).ravel()
+    rmse = math.sqrt(residual @ residual / flat.size)
+    named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
+    history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)]) * mean
+    seconds, dtype = time.perf_counter() - begun, V.dtype
+    make = partial(_result, W, H, dtype, named, history, seconds, rmse, plan, jobs.as_given)
+    return Outcome(rmse, int(made), named, make)
+
+
+def _start(kept: np.ndarray, m: int, r: int, mean: float, seed: int) -> None:
+    """The start that `starts.Random` makes, side by side."""
+    n, scale = kept.shape[1] - m, math.sqrt(4 / r * mean)
+    kept[:, :m] = draws.uniform(seed, (m, r)).numpy().T
+    kept[:, m:] = draws.uniform(draws.following(seed) >> 1, (n, r)).numpy().T
+    kept *= scale
+
+
+def _room(r: int) -> np.ndarray:
+    return np.empty((2, r, r))
+
+
+def _result(
+    W: np.ndarray,
+    H: np.ndarray,
+    dtype: torch.dtype,
+    status: Status,
+    history: np.ndarray,
+    seconds: float,
+    rmse: float,
+    plan: Plan,
+    as_given: Any,
+) -> Result:
+    trace = Trace()
+    trace.entries = np.float64(len(W) * len(H))
+    errors = torch.from_numpy(history)
+    trace.extend(errors[:1], 0.0)
+    if len(errors) > 1:
+        trace.extend(errors[1:], seconds)
+    x = Factors(torch.from_numpy(W).to(dtype), torch.from_numpy(H).to(dtype))
+    error = torch.tensor(rmse, dtype=torch.float64)
+    return Result(x, status, trace, error, as_given, plan.explanation)
