@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,9 +233,10 @@ def factorize_many(
     results = Results(jobs)
     with torch.no_grad(), counted(progress, len(jobs)) as count:
         try:
-            for batch in batches(jobs, until=until):
-                results.add(batch)
-                count(len(batch.indices))
+            with closing(batches(jobs, until=until)) as ended:  # and no thread goes on
+                for batch in ended:
+                    results.add(batch)
+                    count(len(batch.indices))
         except KeyboardInterrupt:
             results.status = Status.INTERRUPTED
     if until is not None and results.status is None and not results.done.all():

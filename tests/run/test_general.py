@@ -42,7 +42,7 @@ def test_no_worse_than_scikit_learn(loss, sparse, random):
             pytest.skip("forbids zeros")
         V += 0.1
     data = scipy.sparse.csr_array(V) if sparse else V
-    ours = factorize(data, 3, loss=loss, max_iter=150)
+    ours = factorize(data, 3, loss=loss, max_iter=150, n_init=3)
     from sklearn.decomposition._nmf import _beta_divergence
 
     rank: Any = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ class Summaries(NamedTuple):
     status: np.ndarray  # names
 
 
+@runtime_checkable
 class Batch(Protocol):
     """Jobs that ended together: their indices, numbers, and results one by one."""
 
@@ -55,7 +56,7 @@ class Listed(NamedTuple):
         return self.outcomes[place].result()
 
 
-class Results(Sequence[Result]):
+class Results(Sequence[Any]):
     """Results in the order of the problems; `table()` has a row for each.
 
     Where time ran out, or somebody pressed Ctrl-C, some are missing: `done` says which are there,

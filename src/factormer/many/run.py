@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ _CHUNK = 2e7  # multiplications, about, that a thread makes before it hands over
 Some = Callable[[list[int]], dict[int, Outcome | None]]
 
 
-def batches(jobs: Jobs, *, until: float | None) -> Iterator[Batch]:
+def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     """Jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
     left = np.ones(len(jobs), bool)
     on_chip = chip.served(jobs)
@@ -92,12 +92,13 @@ def _chunks(jobs: Jobs, indices: list[int]) -> list[list[int]]:
     chunks: list[list[int]] = []
     work = float("inf")
     for index in indices:
-        m, n = jobs.plan(index).request.problem.V.shape
+        request = jobs.plan(index).request
+        m, n = request.problem.V.shape
         if work > _CHUNK:
             chunks.append([])
             work = 0.0
         chunks[-1].append(index)
-        work += 100.0 * m * n * int(jobs.rank[index])
+        work += min(request.limits.max_iter, 100) * m * n * float(jobs.rank[index])
     return chunks
 
 

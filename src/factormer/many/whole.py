@@ -26,6 +26,8 @@ from factormer.run.trace import Trace
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
+_EXACT = 1e-4  # error relative to V below which the last step is worth all digits
+
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is one that compiled code makes as a whole: a random start, and HER on V."""
@@ -38,12 +40,12 @@ def serves(plan: Plan) -> bool:
     if not (problem.is_plain and is_readable(problem.V)):
         return False
     solver, (m, n), r = last.solver.solver, problem.V.shape, problem.rank
-    sweeps = solver.sweeps(m, n, r, m * n), solver.sweeps(n, m, r, m * n)
+    sweeps = solver.sweeps(m, n, r, float(m * n)), solver.sweeps(n, m, r, float(m * n))
     return is_small(problem, sweeps) and kernels.whole_problems("ready") is not None
 
 
 def factorized(jobs: Jobs, index: int) -> Outcome | None:
-    """The outcome of a job; None where errors become too small for compiled iterations."""
+    """The outcome of a job; None where it fits so well that a single call has more digits."""
     whole, loops, restart = (
         kernels.whole_problems("ready"),
         kernels.compiled(),
@@ -65,7 +67,7 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     errors, empty = np.empty(limits.max_iter), np.empty((0, 0))
     flat = entries.ravel()
     hals, norm = solver.solver, float(flat @ flat)
-    sweeps = hals.sweeps(m, n, r, m * n), hals.sweeps(n, m, r, m * n)
+    sweeps = hals.sweeps(m, n, r, float(m * n)), hals.sweeps(n, m, r, float(m * n))
     options = loops.Options(*sweeps, norm, RESOLVED[torch.float64], FLAT[torch.float64])
     rates: Extrapolation = solver.accelerator
     residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
@@ -88,6 +90,8 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     whole.write()(kept, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
     residual = (W @ H.T - mean * entries).ravel()
     rmse = math.sqrt(residual @ residual / flat.size)
+    if rmse < _EXACT * mean * math.sqrt(norm / flat.size):
+        return None
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
     history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)]) * mean
     seconds, dtype = time.perf_counter() - begun, V.dtype

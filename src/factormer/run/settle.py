@@ -115,7 +115,10 @@ def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]
     From a start whose penalty is all that counts, the gradient would fall by `_EXACT` on the way.
     """
     value, size = float(problem.on_w.value(W)), float(problem.size())
-    while value > size and (less := float(problem.on_w.value(W / 10))) < value:
+    while value > size:
+        less = float(problem.on_w.value(W / 10))
+        if less >= value and math.isfinite(value):
+            break
         W, value = W / 10, less
     return W
 
