@@ -7,7 +7,7 @@ from factormer.estimator.functional import custom_start, non_negative_factorizat
 from factormer.estimator.nmf import NMF
 from factormer.functions import explain, factorize
 from factormer.nn.zoo import load_model, models
-from factormer.run.solve import Result, Status
+from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
 
 __version__ = "0.1.0"

@@ -16,7 +16,9 @@ from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
-from factormer.run.solve import Result, Row, Watch
+from factormer.run.result import Result
+from factormer.run.stop import Watch
+from factormer.run.trace import Row
 
 
 @threads()  # all of it: torch's own threads, once started, would hang in a forked process

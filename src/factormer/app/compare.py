@@ -16,7 +16,7 @@ from factormer.app.read import Axis, Data
 from factormer.app.runs.residuals import residuals
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
-from factormer.run.solve import Result
+from factormer.run.result import Result
 
 
 @dataclass(frozen=True)

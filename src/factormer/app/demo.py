@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 from factormer.app.plot import component_images, convergence
 from factormer.functions import factorize
-from factormer.run.solve import Result
+from factormer.run.result import Result
 
 _RANK = 16
 

@@ -23,8 +23,8 @@ from factormer.estimator.options import (
 from factormer.problem.problem import Problem
 from factormer.run.execute import rmse
 from factormer.run.request import Request
+from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients
-from factormer.run.solve import Result, Status
 
 
 def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -> Request:

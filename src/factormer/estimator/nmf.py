@@ -33,8 +33,8 @@ from factormer.estimator.streaming import Coders, copied
 from factormer.kernels.threads import threads
 from factormer.run.choose import choose
 from factormer.run.execute import execute
+from factormer.run.result import Result
 from factormer.run.settle import coefficients, is_least_squares
-from factormer.run.solve import Result
 from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
 from factormer.solvers.online import Statistics
 

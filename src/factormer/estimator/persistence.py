@@ -17,7 +17,7 @@ from factormer.estimator.options import Asked, Known, loss_of
 from factormer.estimator.streaming import before
 from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties, Penalty
-from factormer.run.solve import Status
+from factormer.run.result import Status
 from factormer.run.trace import Row, Trace
 from factormer.solvers.online import Statistics
 

@@ -22,20 +22,18 @@ from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Request
+from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, plain_rmse
-from factormer.run.solve import (
-    Result,
+from factormer.run.stages import Stage, solve_in_stages
+from factormer.run.stop import (
     Rounding,
     Slowing,
-    Stage,
     Stalled,
     Stationary,
-    Status,
     StopRule,
     TimeBudget,
     Watch,
     any_of,
-    solve_in_stages,
     watched,
 )
 from factormer.run.trace import Row

@@ -18,7 +18,9 @@ from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties
 from factormer.problem.problem import Problem
 from factormer.run.choose import auto_solver
-from factormer.run.solve import Result, Stationary, Status, StopRule, TimeBudget, any_of, solve
+from factormer.run.result import Result, Status
+from factormer.run.solve import solve
+from factormer.run.stop import Stationary, StopRule, TimeBudget, any_of
 from factormer.solvers.coding import Coder
 from factormer.solvers.newton import Newton
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from factormer.data.factors import Factors
-from factormer.run.solve import Watch
+from factormer.run.stop import Watch
 from factormer.run.trace import Trace
 
 try:

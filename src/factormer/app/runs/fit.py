@@ -23,7 +23,7 @@ from factormer.functions import factorize
 from factormer.run.order import canonical
 from factormer.run.order import shares as component_shares
 from factormer.run.provenance import circumstances
-from factormer.run.solve import Result
+from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
 
 _LONG = 1e9  # entries × rank × iterations from which a fit is worth keeping on its way
