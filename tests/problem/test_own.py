@@ -159,7 +159,7 @@ def test_estimator_takes_an_own_loss(tmp_path):
 
 @pytest.mark.parametrize(
     ("solver", "sentence"),
-    [("newton", "knows β-divergences alone"), ("hals", "serves the squared error")],
+    [("newton", "knows only β-divergences"), ("hals", "serves only the squared error")],
 )
 def test_solvers_that_do_not_know_the_loss_say_so(solver, sentence):
     with pytest.raises(ValueError, match=sentence):

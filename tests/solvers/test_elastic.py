@@ -125,7 +125,7 @@ def test_step_lowers_the_objective_and_holds_columns():
     ("make", "sentence"),
     [
         (lambda: Fixed(np.ones((15, 3)), HELD), r"shape \(15, 3\) and marks 2 places; columns is"),
-        (lambda: Penalties.of([Fixed(np.ones((15, 2)), HELD), Simplex()]), "beside Fixed; what"),
+        (lambda: Penalties.of([Fixed(np.ones((15, 2)), HELD), Simplex()]), "and Fixed; a penalty"),
         (
             lambda: factorize(X, 4, regularize_H=Fixed(np.ones((9, 2)), HELD)),
             "Fixed columns of H have 9 entries, in 4 places; here H is 15×4",

@@ -44,8 +44,8 @@ def _shipped(name: str) -> AnyRankNetwork:
 def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> Solver[Any]:
     """The solver with that network.
 
-    An any-rank network takes the place of the extrapolation in "her" and "her-admm", and in "ahead"
-    wherever no iterations are made ahead.
+    An any-rank network replaces the extrapolation in "her" and "her-admm", and in "ahead" wherever
+    no iterations are made ahead.
     """
     if not isinstance(network, AnyRankNetwork):
         return Accelerated(solver, LearnedAccelerator(network))
@@ -59,7 +59,7 @@ def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> S
 
 
 def ships(name: str, *, use: str) -> bool:
-    """Whether a network of that name ships for that use, or it is somebody's own file."""
+    """Whether a network of that name ships for that use, or it is a user's file."""
     if name.endswith(".safetensors"):
         return True
     card = zoo.models().get(name)

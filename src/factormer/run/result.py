@@ -23,7 +23,7 @@ class Status(Enum):
     MAX_ITER = "the iteration limit was reached before the tolerance was met"
     TIME_LIMIT = "the time limit was reached before the tolerance was met"
     INTERRUPTED = "the run was interrupted; the best point so far was kept"
-    NONFINITE = "the solver left the finite numbers; the best point before that was kept"
+    NONFINITE = "the solver reached numbers that are not finite; the best point before was kept"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.value}"
@@ -53,12 +53,12 @@ class Result:
 
     @property
     def W(self) -> Any:
-        """Left factor (m, r), an array of the kind that V was."""
+        """Left factor (m, r), an array of the same kind as V."""
         return self.as_given(self.factors.W)
 
     @property
     def H(self) -> Any:
-        """Right factor (n, r), an array of the kind that V was."""
+        """Right factor (n, r), an array of the same kind as V."""
         return self.as_given(self.factors.H)
 
     @property

@@ -39,12 +39,12 @@ def solve(
 ) -> Result:
     """Iterate from x0 until `stop` says so, or for `max_iter` outer iterations.
 
-    The best point seen is what is returned, so a solver that is not a descent method, or one that
-    is interrupted (Ctrl-C) or overflows, loses nothing. `started` is a reading of
-    `time.perf_counter()` from before the start was made, so that its cost is in the trace. With the
-    trace of an `earlier` run that ended at x0, the iterations are counted on from there, and the
-    error is infinite where none was made. A solver that can make many iterations at once is asked
-    for up to `stride` of them between looks at `stop`; then `callback` gets their rows one by one.
+    The best point seen is returned, so nothing is lost if the solver is not a descent method,
+    overflows, or is interrupted (Ctrl-C). `started` is a reading of `time.perf_counter()` from
+    before the start was made, so that its cost is in the trace. With the trace of an `earlier` run
+    that ended at x0, iterations are counted from there, and the error is infinite if none was made.
+    A solver that can make many iterations at once makes up to `stride` of them between checks of
+    `stop`; then `callback` gets their rows one by one.
     """
     stop = stop or Stationary()
     trace = Trace() if earlier is None else Trace(earlier.rows)
@@ -59,7 +59,7 @@ def solve(
             tick = time.perf_counter() if started is None else started
             for look in loop(problem, solver, x0, limit=max_iter, at_most=stride, made=begun):
                 if look.t == begun:
-                    best = x0 = look.factors  # which may have been brought into a set
+                    best = x0 = look.factors  # which the solver may have projected
                     if earlier is not None:
                         continue  # the trace has it
                 rmse = (look.errors / size).sqrt()
@@ -83,15 +83,15 @@ def solve(
                 tick = _now(problem)
     except KeyboardInterrupt:
         if not len(trace):
-            raise  # there is nothing yet to keep
+            raise  # there is nothing to keep yet
         status = Status.INTERRUPTED
-    if best is x0 and earlier is None and every(best_rmse.isinf()):  # no iteration was ended
+    if best is x0 and earlier is None and every(best_rmse.isinf()):  # no iteration was completed
         best_rmse = (problem.sq_error(x0) / size).sqrt()
     return Result(best, status, trace, best_rmse)
 
 
 def _is_finite(x: Factors, error: Float[Tensor, "*b"]) -> Bool[Tensor, "*b"]:
-    """Whether a point has numbers alone; its error may be infinite, as at the pole of a loss."""
+    """Whether a point is finite; its error may be infinite, as at the pole of a loss."""
     W, H = (F.isfinite().all(dim=-1).all(dim=-1) for F in x)
     return error.isfinite() | (W & H & ~error.isnan())
 

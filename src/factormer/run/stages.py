@@ -16,9 +16,9 @@ from factormer.solvers.base import Solver
 
 
 class Stage(NamedTuple):
-    """A problem to work on with a solver, until its own stop rule or this iteration.
+    """A problem, its solver, the iteration to end at, and a stop rule.
 
-    `exact` says whether its errors are those of the problem that is to be solved.
+    `exact` says whether its errors are those of the last problem.
     """
 
     problem: Problem

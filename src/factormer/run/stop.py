@@ -17,20 +17,20 @@ from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
 
-_LOOKS = 5  # looks in a row that see no gain before rounding is thought to be all that is left
+_LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
-Watch = Callable[[Factors, Trace], bool]  # told every few iterations; says whether to stop
+Watch = Callable[[Factors, Trace], bool]  # called every few iterations; returns whether to stop
 
 
 @dataclass
 class Stationary:
     """Stop once the projected gradient has fallen to `tol` times its size at the start.
 
-    It means the same for every solver, and 0 never stops. Looked at every `every` iterations,
-    since it costs as much as one; a stack stops when all of its members may. What the precision of
-    V cannot tell from that counts too: a fit that is exact up to rounding, and one whose error no
-    longer falls while its gradient is as small as rounding leaves it.
+    It means the same for every solver, and 0 never stops. It is checked every `every` iterations,
+    since it costs as much as one; a stack stops when all of its members may. Two more ends count as
+    convergence: a fit that is exact up to rounding, and an error that no longer falls while the
+    gradient is as small as rounding allows.
     """
 
     tol: float = 1e-4
@@ -48,7 +48,7 @@ class Stationary:
             self._start, self._errors = size, []
             self._mean, self._is_measure = problem.mean(), False
         met = size <= self.tol * self._start
-        if not self._is_measure:  # as a start that is out of all bounds is none
+        if not self._is_measure:  # a start whose gradient overflows is no reference
             finite = self._start.isfinite()
             met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
@@ -62,7 +62,7 @@ class Stationary:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """Stop once so many seconds have passed `since` a reading of `time.perf_counter()`."""
+    """Stop once `seconds` have passed `since` a reading of `time.perf_counter()`."""
 
     seconds: float
     since: float = field(default_factory=time.perf_counter)
@@ -73,7 +73,7 @@ class TimeBudget:
 
 
 def any_of(*rules: StopRule) -> StopRule:
-    """Stop as soon as one of the rules says so; the first named one gives the status."""
+    """Stop as soon as one of the rules does; the first in order gives the status."""
     if len(rules) == 1:
         return rules[0]
 
@@ -84,7 +84,7 @@ def any_of(*rules: StopRule) -> StopRule:
 
 
 def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) -> StopRule:
-    """Stop where somebody who looks on says so; V was divided by `mean`, its errors by `unit`."""
+    """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`."""
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
         seen = problem.scaled_back(x, mean)
@@ -97,7 +97,7 @@ def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) 
 class Stalled:
     """Stop once the error has fallen by less than `share` an iteration, over a few of them.
 
-    What ends the work on a compressed problem, whose optimum is not quite the one looked for.
+    For compressed problems, whose optimum is only near that of V.
     """
 
     share: float = 1e-4
@@ -115,7 +115,7 @@ class Stalled:
 class Rounding:
     """Stop once an iteration lowers ‖W Hᵀ − V‖² by no more than `share` of ‖V‖², or it is small.
 
-    What ends the work in float32, before rounding can tell on its decisions.
+    For stages in float32, which end before rounding errors affect their decisions.
     """
 
     share: float = 1e-6

@@ -1,7 +1,7 @@
 """Updates of the any-rank network on several batches at once, replayed as CUDA graphs on a GPU.
 
 A batch of iterations is thousands of small kernels. They are recorded once for each shape; batches
-of different shapes, which alone would leave most of a GPU idle, run beside each other in lanes.
+of different shapes, which alone would leave most of a GPU idle, run side by side in lanes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Gradients, outcome, and the state to go on from."""
+    """Gradients, outcome, and the state to continue from."""
 
     gradients: list[Tensor]
     outcome: Outcome
@@ -53,7 +53,7 @@ class Lane:
         self.state: RestartedState | None = None
         self.stream = torch.cuda.Stream() if on_gpu else None
         self.recordings: dict[int, Recording] = {}
-        self.memory: Any = None  # one pool of GPU memory, since recordings of a lane take turns
+        self.memory: Any = None  # one pool of GPU memory: graphs of a lane take turns
 
 
 class Learner:
