@@ -10,7 +10,7 @@ import torch
 
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
-from factormer.accelerate.cuda_graph import Replayed
+from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
@@ -53,8 +53,8 @@ def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> S
         return Restarted(solver.solver, AnyRank(network))
     if isinstance(solver, Lookahead):
         return replace(solver, resting=AnyRank(network))
-    if isinstance(solver, Replayed):
-        return Replayed(solver.solver, AnyRank(network))
+    if isinstance(solver, Captured):
+        return Captured(solver.solver, AnyRank(network))
     return Restarted(solver, AnyRank(network))
 
 

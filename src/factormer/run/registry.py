@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from factormer.accelerate.base import Restarted
-from factormer.accelerate.cuda_graph import Replayed
+from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
@@ -103,7 +103,7 @@ SOLVERS: tuple[Kind, ...] = (
     Kind("her", lambda _: HER(), _PLAIN, "HALS, extrapolated with restart"),
     Kind(
         "her-admm",
-        lambda _: Replayed(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+        lambda _: Captured(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
         _PLAIN,
         "ADMM, extrapolated with restart",
     ),
