@@ -31,7 +31,8 @@ LAYERS = [
     "train",
     "paper",
     "app",
-    "penalties",  # public names of what lies in a room
+    "losses",  # public names of what lies in a room
+    "penalties",
     "datasets",
     "plot",
     "__main__",

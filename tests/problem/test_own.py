@@ -15,9 +15,8 @@ from sklearn.base import clone
 from factormer import NMF, Result, factorize
 from factormer.data import Dense
 from factormer.data.factors import Factors
+from factormer.losses import Beta, Loss
 from factormer.penalties import L1, L2, Penalties, Penalty, Simplex
-from factormer.problem.loss import Loss
-from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
 
 draw = np.random.default_rng(0)
