@@ -2,12 +2,14 @@
 
 import importlib
 import os
+import pkgutil
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import factormer
 from factormer.train.anyrank.config import AnyRankTraining
 
 ROOT = Path(__file__).parents[1]
@@ -98,6 +100,28 @@ def test_configs_that_are_shown_can_be_loaded(page, tmp_path):
         path = tmp_path / "shown.toml"
         path.write_text(source)
         AnyRankTraining.load(path)
+
+
+def documented() -> set[str]:
+    """Every name that the page of the API describes, from `factormer` on."""
+    text, found = (DOCS / "api.md").read_text("utf-8"), set()
+    directive = re.compile(r"^\.\. auto(\w+):: ([\w.]+)\n((?:   :.*\n)*)", re.M)
+    for kind, name, options in directive.findall(text):
+        name = name if name.startswith("factormer.") else f"factormer.{name}"
+        members = re.findall(r"^   :members: (.+)$", options, re.M)
+        found |= {f"{name}.{member}" for line in members for member in line.split(", ")}
+        found |= {name} if kind != "module" else set()
+    return found
+
+
+def test_every_public_name_is_on_the_page_of_the_api():
+    names = documented() | {"factormer.__version__"}  # which its first sentence names
+    assert {f"factormer.{name}" for name in factormer.__all__} <= names
+
+
+@pytest.mark.parametrize("name", sorted(documented()))
+def test_every_name_on_the_page_of_the_api_exists(name):
+    pkgutil.resolve_name(name)
 
 
 def test_cards_of_all_networks_are_on_their_page(monkeypatch):

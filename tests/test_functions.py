@@ -280,7 +280,7 @@ def test_network_for_another_use_is_refused(option, use, tmp_path):
 
 @pytest.mark.parametrize("names", RANK_10, ids=str)
 def test_network_at_another_rank_is_refused_with_what_would_work(names):
-    sentence = "rank is 4, but this network serves rank 10 alone; choose rank 10, or .* any rank"
+    sentence = "rank is 4, but this network serves only rank 10; choose rank 10, or .* any rank"
     with pytest.raises(ValueError, match=sentence):
         run(rank=4, **names)
 

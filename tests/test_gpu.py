@@ -10,7 +10,7 @@ import torch
 from factormer import NMF, factorize
 from factormer import penalties as P
 from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.cuda_graph import Replayed
+from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.moves import Moves, Track, products, proposal
 from factormer.data import Dense
 from factormer.data.factors import Factors
@@ -128,7 +128,7 @@ def test_replayed_iterations_are_those_made_one_by_one(accelerator, shape, dtype
     options: dict[str, Any] = {"solver": "her-admm", "init": "nndsvd", "tol": 0.0, "max_iter": 25}
     V = V.to(dtype).cuda()
     replayed = factorize(V, 5, accelerator=accelerator, **options)
-    monkeypatch.setattr(Replayed, "leap", lambda self, problem, state, n: (state, torch.empty(0)))
+    monkeypatch.setattr(Captured, "leap", lambda self, problem, state, n: (state, torch.empty(0)))
     stepped = factorize(V, 5, accelerator=accelerator, **options)
     precise = 1e-3 if dtype == torch.float32 else 1e-9
     np.testing.assert_allclose(replayed.trace.rmse, stepped.trace.rmse, rtol=precise)

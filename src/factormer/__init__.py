@@ -8,7 +8,7 @@ from factormer.estimator.nmf import NMF
 from factormer.functions import explain, factorize, factorize_many
 from factormer.many.results import Results
 from factormer.nn.zoo import load_model, models
-from factormer.run.solve import Result, Status
+from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
 
 __version__ = "0.1.0"

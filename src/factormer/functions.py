@@ -1,4 +1,4 @@
-"""factorize() and its kin: functions on arrays, without the estimator."""
+"""factorize() and related functions on arrays, without the estimator."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
-from factormer.run.solve import Result, Row, Status, Watch
+from factormer.run.result import Result, Status
+from factormer.run.stop import Watch
+from factormer.run.trace import Row
 from factormer.run.watch import counted
 
 
-@threads()  # all of it: torch's own threads, once started, would hang in a forked process
+@threads()  # everything: torch's own threads, once started, would hang in a forked process
 def factorize(
     V: Any,
     rank: int,
@@ -65,22 +67,22 @@ def factorize(
     rank : int
         Number of components r.
     init : str
-        "auto", "random", "merged" (more components of chance than wanted, merged in pairs),
+        "auto", "random", "merged" (more random components than needed, merged in pairs),
         "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
         (rows of V that the others are mixtures of), "init-r10" or "init-r10-paper" (learned, rank
         10), the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
-        readings of V more iterations on what they told of it), "her-admm" (ADMM likewise, for
+        passes over V more iterations on a small approximation), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals" (also by scikit-learn's name, "cd"), "mu" (multiplicative updates),
         "ao-admm" (the paper's: ρ = 1 on V of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
-        "auto", None, "any-rank" or "accel-r10" (learned; the latter for rank 10 alone), or the path
+        "auto", None, "any-rank" or "accel-r10" (learned; the latter only for rank 10), or the path
         of a network of your own.
     max_iter : int
         Outer iterations at most; one is an update of H and one of W.
     tol : float
-        Stop once the projected gradient is this small beside its size at the start; 0: never.
+        Stop once the projected gradient is this small relative to its size at the start; 0: never.
     time_limit : float, optional
         Seconds, start included; checked as often as `watch` is called. The start is not cut short.
     device : str, optional
@@ -112,10 +114,10 @@ def factorize(
     n_init : int
         Runs from different starts, of which the best is kept.
     order : {"share", None}
-        Components by their share of W Hᵀ, the largest first; None: as they came.
+        Components by their share of W Hᵀ, the largest first; None: unchanged.
     scale : {"balanced", "sum", None}
-        Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: as they came. Given starts keep order
-        and scale, and penalties have a scale of their own.
+        Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: unchanged. Given starts keep order
+        and scale; penalties fix the scale.
     watch : callable, optional
         Called with the factors and the trace after every few iterations: after each one on large
         problems, every 10 on small ones, every 500 with tol=0 and no time limit. It ends the run
@@ -131,7 +133,7 @@ def factorize(
     -----
     V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
     With another loss, weights or penalties the solvers are "newton", "mu", "mu-extrapolated",
-    "hals" (squared error alone) and "ao-admm" (any penalty); there is no learned part, and
+    "hals" (squared error only) and "ao-admm" (any penalty); there is no learned part, and
     `trace.loss` is the objective (docs/losses.md).
     """
     started = time.perf_counter()
@@ -282,9 +284,9 @@ def starting_point(
     device: str | None = None,
     random_state: int | None = 0,
 ) -> tuple[Any, Any]:
-    """The start W (m, r), H (n, r) that this `init` gives, and no iteration.
+    """The start W (m, r), H (n, r) of this `init`, without iterations.
 
-    Arrays of the kind that V is, as `Result.W` and `Result.H` are.
+    Arrays of the same kind as V, like `Result.W` and `Result.H`.
     """
     request = Request.of(as_matrix(V, device=device), rank, init=init, random_state=random_state)
     x = starting_factors(choose(request))

@@ -1,4 +1,4 @@
-"""Ctrl-C while the command is still loading: one line and exit code 130, and no trace of imports.
+"""Ctrl-C while the command is still loading: one line and exit code 130, without a traceback.
 
 Programs that import the package are left alone: only `factormer` and `python -m factormer` are the
 command. `factormer.app.cli.main` takes over when everything is loaded.
@@ -26,14 +26,14 @@ def is_command() -> bool:
 
 
 def begin() -> None:
-    """Take Ctrl-C, where it is the command's to take."""
+    """Handle Ctrl-C, if this process is the command."""
     is_ours = threading.current_thread() is threading.main_thread() and is_command()
     if is_ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def end() -> None:
-    """Let Ctrl-C do again what it does in Python."""
+    """Restore Python's handling of Ctrl-C."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -86,9 +86,9 @@ def test_network_serves_a_problem_of_another_precision(case, rng):
 def test_network_of_another_rank_is_refused_with_the_remedy(case, rng):
     problem, x0 = case
     other = Problem(problem.V, 4)
-    with pytest.raises(ValueError, match="rank is 4, but this network serves rank 3 alone; choose"):
+    with pytest.raises(ValueError, match="rank is 4, but this network serves only rank 3; choose"):
         LearnedInit(INIT)(other, rng)
-    with pytest.raises(ValueError, match="rank is 4, but this network serves rank 3 alone; choose"):
+    with pytest.raises(ValueError, match="rank is 4, but this network serves only rank 3; choose"):
         Accelerated(AOADMM(), LearnedAccelerator(ACCEL)).init(other, x0)
 
 

@@ -13,7 +13,7 @@ from factormer.functions import factorize
 from factormer.penalties import L1, L2, Fixed, Penalties
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
-from factormer.run.solve import Status
+from factormer.run.result import Status
 
 pytestmark = pytest.mark.skipif(kernels.kullback_rows() is None, reason="numba is absent")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from factormer.plot import component_images, convergence
-from factormer.run.solve import Row, Trace
+from factormer.run.trace import Row, Trace
 
 TRACE = Trace([Row(t, t / 10, torch.tensor(0.5**t)) for t in range(4)])
 IMAGES = np.random.default_rng(0).random((5, 4, 3))

@@ -1,4 +1,4 @@
-"""A file comes whole or not at all, and takes the place of plain files alone."""
+"""A file is written completely or not at all, and replaces only plain files."""
 
 import errno
 import io
@@ -60,7 +60,7 @@ def test_what_goes_wrong_leaves_the_old_file_alone(tmp_path, error):
     if error is FULL:
         assert caught.value.errno == errno.ENOSPC
         assert "file cannot be written (No space left on device)" in str(caught.value)
-        assert "what was there before is as it was" in str(caught.value)
+        assert "what was there before is unchanged" in str(caught.value)
 
 
 def make(kind: str, path: Path) -> Any:

@@ -19,7 +19,7 @@ V[0, :3], V[1:4, 0] = 1.0, 2.0
 FAR = 2**30
 COMPRESSED = ("csr", "csc", "bsr")
 FORMATS = (*COMPRESSED, "coo", "dia", "lil", "dok")
-SENTENCE = r" is a sparse matrix that .*; make it anew from its values, rows and columns"
+SENTENCE = r" is a sparse matrix that .*; build it again from its values, rows and columns"
 
 
 def sparse(kind: str, flavour: str = "array") -> Any:

@@ -174,7 +174,9 @@ def test_rank_that_no_memory_holds_is_refused_before_anything_is_made(rank):
         with pytest.raises(ValueError, match=r"(rank|n_components) is .*(choose a lower|least 1)"):
             ask(V, rank)
     if rank < 2**63:
-        with pytest.raises(ValueError, match=r"V of 2×3 .* take .* bytes of memory, and there are"):
+        with pytest.raises(
+            ValueError, match=r"V of 2×3 .* take .* bytes of memory, of .* available"
+        ):
             check_room(as_matrix(V), rank)
     check_room(as_matrix(V), 1000)
 
@@ -277,5 +279,5 @@ def test_known_data_without_digits_are_refused_too():
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
 def test_a_start_beyond_the_precision_in_the_unit_of_v_is_refused(loss):
     V, F = np.full((3, 2), 1e-5, np.float32), np.full((3, 1), 1e38, np.float32)
-    with pytest.raises(ValueError, match="start W is too large beside V"):
+    with pytest.raises(ValueError, match="start W is too large relative to V"):
         factorize(V, 1, init="custom", W=F, H=F[:2], loss=loss)

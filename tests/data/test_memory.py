@@ -56,5 +56,7 @@ def test_there_is_memory_where_nothing_tells_of_groups(monkeypatch, tmp_path):
 
 def test_a_rank_beyond_the_limit_of_the_container_is_refused(group):
     group(member="pod", limited="pod")
-    with pytest.raises(ValueError, match=r"rank is 4000; .* there are 1e\+06: choose a lower rank"):
+    with pytest.raises(
+        ValueError, match=r"rank is 4000; .* of 1e\+06 available: choose a lower rank"
+    ):
         factorize(np.ones((30, 20)), 4000)

@@ -111,7 +111,7 @@ def test_other_files_are_refused_with_a_sentence(tmp_path, kind):
         path.write_text("no tensors here")
     else:
         save_file({"components_": torch.ones(2, 2)}, path, {"format": "factormer-1"})
-    with pytest.raises(ValueError, match=r"is no (saved NMF model|whole safetensors file)"):
+    with pytest.raises(ValueError, match=r"is not a (saved NMF model|complete safetensors file)"):
         NMF.load(path)
 
 
@@ -121,7 +121,9 @@ def test_a_file_cut_short_is_refused_with_a_sentence(tmp_path, share):
     NMF(3, random_state=0).fit(X).save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"is no whole safetensors file .*; write it anew with"):
+    with pytest.raises(
+        ValueError, match=r"is not a complete safetensors file .*; write it again with"
+    ):
         NMF.load(path)
 
 
@@ -165,9 +167,9 @@ def tampered(path: Path, change: Callable[[dict[str, Any], dict[str, Any], dict[
 
 CHANGES: dict[str, tuple[Callable[[Any, Any, Any], object], str]] = {
     "shape": (lambda a, p, f: a.update(components_=torch.ones(3, 8)), "for 3 components of 9"),
-    "axes": (lambda a, p, f: a.update(components_=torch.ones(3)), "no matrix of floats"),
-    "none": (lambda a, p, f: a.update(components_=torch.ones(0, 9)), "no matrix of floats"),
-    "integers": (lambda a, p, f: a.update(components_=torch.ones(3, 9).int()), "no matrix of flo"),
+    "axes": (lambda a, p, f: a.update(components_=torch.ones(3)), "not a matrix of floats"),
+    "none": (lambda a, p, f: a.update(components_=torch.ones(0, 9)), "not a matrix of floats"),
+    "integers": (lambda a, p, f: a.update(components_=torch.ones(3, 9).int()), "not a matrix"),
     "NaN": (lambda a, p, f: a["components_"].fill_(float("nan")), "NaN or infinite"),
     "negative": (lambda a, p, f: a["components_"].neg_(), "entries below zero"),
     "past": (lambda a, p, f: a.update(past=torch.ones(2, 3)), "past has shape"),
@@ -195,7 +197,7 @@ CHANGES: dict[str, tuple[Callable[[Any, Any, Any], object], str]] = {
 @pytest.mark.parametrize(("change", "sentence"), CHANGES.values(), ids=CHANGES.keys())
 def test_a_file_that_was_tampered_with_is_refused_with_a_sentence(tmp_path, change, sentence):
     tampered(tmp_path / "model", change)
-    with pytest.raises(ValueError, match=rf"model .*{sentence}.*; write it anew with NMF.save"):
+    with pytest.raises(ValueError, match=rf"model .*{sentence}.*; write it again with NMF.save"):
         NMF.load(tmp_path / "model")
 
 
@@ -204,7 +206,7 @@ def test_a_file_that_was_tampered_with_is_refused_with_a_sentence(tmp_path, chan
 def test_text_that_is_no_object_is_refused_with_a_sentence(tmp_path, part, text):
     head = {"format": "factormer-nmf-1", "params": "{}", "fitted": "{}", part: text}
     save_file({"components_": torch.ones(3, 9)}, tmp_path / "model", head)
-    with pytest.raises(ValueError, match=r"(?s)model .*; write it anew with NMF.save"):
+    with pytest.raises(ValueError, match=r"(?s)model .*; write it again with NMF.save"):
         NMF.load(tmp_path / "model")
 
 

@@ -204,14 +204,14 @@ def test_warm_start_goes_with_a_loss():
         ({"missing": "zero"}, {}, "missing is 'zero'; choose one of None, 'nan', 'zeros'"),
         ({"beta_loss": 0, "missing": "nan"}, {"X": 0 * X}, "has 800 zeros, at which it is inf"),
         ({}, {"X": HOLES, "weights": MASK + 1.0}, "NaN where mask and weights call it known"),
-        ({"beta_loss": KL, "solver": "hals"}, {}, "'hals', which serves the squared error"),
+        ({"beta_loss": KL, "solver": "hals"}, {}, "'hals', which serves only the squared error"),
         (
             {"beta_loss": KL, "solver": "her"},
             {},
-            "solver is 'her', which serves the plain squared error alone",
+            "solver is 'her', which serves only the plain squared error",
         ),
         ({"regularize_W": "l1"}, {}, "regularize_W holds 'l1'; it must be of factormer.penalties"),
-        ({"beta_loss": KL, "accelerator": "any-rank"}, {}, "serves the plain squared error alone"),
+        ({"beta_loss": KL, "accelerator": "any-rank"}, {}, "serves only the plain squared error"),
         ({"symmetric": True}, {}, "symmetric=True needs a square V"),
         ({"alpha_W": 1, "regularize_W": Simplex(), "l1_ratio": 1}, {}, "Simplex goes with L2"),
         ({}, {"X": _csr(X), "weights": X}, "V is sparse and weights is dense"),
@@ -228,7 +228,7 @@ def test_wrong_use_is_refused_with_a_sentence(options, told, sentence):
     "options", [{"beta_loss": KL}, {"missing": "nan"}, {"regularize_W": Simplex()}]
 )
 def test_stream_of_what_it_cannot_learn_is_refused(options):
-    with pytest.raises(ValueError, match="partial_fit takes the squared error"):
+    with pytest.raises(ValueError, match="partial_fit takes only the squared error"):
         NMF(3, **options).partial_fit(X)
 
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 from factormer import NMF, factorize, non_negative_factorization
-from factormer.run.solve import Status
+from factormer.run.result import Status
 from factormer.solvers.coding import Coder
 
 X = np.random.default_rng(0).random((30, 20))

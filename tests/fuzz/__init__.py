@@ -9,7 +9,7 @@ entries    the public calls, each with the claims that are its own; those of the
 files      the command line on files made for it
 judge      one specification, one verdict
 pool       workers with a cap on time and memory, which may crash
-state      counts and failures on disk, to go on from
+state      counts and failures on disk, to continue from
 campaign   several workers, one state, until the time is up
 peer       the errors beside scikit-learn's
 """

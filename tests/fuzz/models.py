@@ -161,7 +161,7 @@ def partial_fit(case: Case) -> str:
 
 
 def warm_start(case: Case) -> str:
-    """A second fit goes on from the first, and ends no higher."""
+    """A second fit continues from the first, and ends no higher."""
     model, _, first, given, _ = _fitted(case, warm_start=True)
     case.start, given = None, {k: v for k, v in given.items() if k not in ("W", "H")}
     if model.init == "custom":

@@ -1,4 +1,4 @@
-"""Counts and failures on disk, to go on from, and the table that they make."""
+"""Counts and failures on disk, to continue from, and the table that they make."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, p
         bound = problem.objective(plain) * (1 + 1e-12) + 1e-28  # rounding depends on alignment
         assert problem.objective(state.factors) <= bound
         assert all(F.isfinite().all() for F in state.factors)
-        assert state.inner.factors is state.factors  # the solver goes on from the point taken
+        assert state.inner.factors is state.factors  # the solver continues from the point taken
 
 
 @law

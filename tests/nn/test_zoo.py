@@ -138,7 +138,7 @@ def test_network_of_the_other_kind_is_refused_with_a_sentence(path, tmp_path):
     assert isinstance(load_model(other), AnyRankNetwork)
     with pytest.raises(ValueError, match="is an any-rank accelerator; choose a network that serve"):
         load_factormer(other)
-    with pytest.raises(ValueError, match="serves rank 3 alone; choose an any-rank one"):
+    with pytest.raises(ValueError, match="serves only rank 3; choose an any-rank one"):
         load_any_rank(path)
 
 

@@ -15,9 +15,8 @@ from sklearn.base import clone
 from factormer import NMF, Result, factorize
 from factormer.data import Dense
 from factormer.data.factors import Factors
+from factormer.losses import Beta, Loss
 from factormer.penalties import L1, L2, Penalties, Penalty, Simplex
-from factormer.problem.loss import Loss
-from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
 
 draw = np.random.default_rng(0)
@@ -160,7 +159,7 @@ def test_estimator_takes_an_own_loss(tmp_path):
 
 @pytest.mark.parametrize(
     ("solver", "sentence"),
-    [("newton", "knows β-divergences alone"), ("hals", "serves the squared error")],
+    [("newton", "knows only β-divergences"), ("hals", "serves only the squared error")],
 )
 def test_solvers_that_do_not_know_the_loss_say_so(solver, sentence):
     with pytest.raises(ValueError, match=sentence):

@@ -122,11 +122,11 @@ def test_what_is_no_weight_gets_a_sentence(value):
 @pytest.mark.parametrize(
     ("columns", "at", "sentence"),
     [
-        (["a"], [True], "columns that are no array"),
-        (None, [True], "columns that are no array"),
-        ([[1.0, 2.0], [3.0]], [True], "columns that are no array"),
+        (["a"], [True], "columns that are not an array"),
+        (None, [True], "columns that are not an array"),
+        ([[1.0, 2.0], [3.0]], [True], "columns that are not an array"),
         ([[math.nan]], [True], "columns that are NaN or infinite"),
-        ([[1.0]], ["a"], "at that are no array"),
+        ([[1.0]], ["a"], "at that are not an array"),
     ],
 )
 def test_columns_that_are_none_get_a_sentence(columns, at, sentence):
@@ -172,7 +172,7 @@ def test_sums_hold_whatever_is_projected(total, size, rng):
     ],
 )
 def test_a_penalty_beyond_the_precision_gets_a_sentence(term, c, p):
-    with pytest.raises(ValueError, match=f"{type(term).__name__}.* too large or too small beside"):
+    with pytest.raises(ValueError, match=f"{type(term).__name__}.* too large or too small for"):
         Penalties.of(term).scaled(c, 2.0, p, dtype=torch.float32)
     assert Penalties.of(term).scaled(c, 2.0, p).terms  # which float64 can do
 

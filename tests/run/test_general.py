@@ -220,10 +220,13 @@ def test_float32_stays(random):
         ({"missing": "nan"}, "choose 'zeros'"),
         ({"loss": KL, "solver": "her"}, "choose one of auto, newton"),
         ({"loss": KL, "solver": "hals"}, "squared error"),
-        ({"regularize_W": Simplex(), "solver": "mu"}, "L1 and L2 alone"),
+        ({"regularize_W": Simplex(), "solver": "mu"}, "only L1 and L2"),
         ({"symmetric": True}, "square V"),
-        ({"mask": np.eye(30, 20, dtype=bool), "solver": "hals"}, "all known and count alike"),
-        ({"symmetric": True, "loss": KL}, "squared error alone"),
+        (
+            {"mask": np.eye(30, 20, dtype=bool), "solver": "hals"},
+            "known entries with equal weights",
+        ),
+        ({"symmetric": True, "loss": KL}, "only with the squared error"),
         ({"regularize_W": "l1"}, "factormer.penalties"),
     ],
 )
@@ -254,7 +257,7 @@ def test_sparse_misuse_gets_a_sentence(random):
 def test_a_network_for_what_it_does_not_serve_is_refused():
     V = np.ones((5, 4))
     V[1, 2] = np.nan
-    with pytest.raises(ValueError, match="'any-rank', which serves the plain squared error alone"):
+    with pytest.raises(ValueError, match="'any-rank', which serves only the plain squared error"):
         factorize(V, 2, accelerator="any-rank")
 
 

@@ -10,7 +10,8 @@ from factormer.data.factors import Factors
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run.multistart import Tournament
-from factormer.run.solve import Stationary, solve
+from factormer.run.solve import solve
+from factormer.run.stop import Stationary
 from factormer.solvers.hals import HALS
 from factormer.starts import Random
 

@@ -17,7 +17,7 @@ from factormer.solvers.hals import HALS
 
 draw = np.random.default_rng(0)
 X = 7 * draw.random((20, 4)) @ draw.random((4, 15)) + draw.random((20, 15))
-START = dict(zip("WH", custom_start(X, 4, init="random", random_state=1), strict=True))
+START = dict(zip("WH", custom_start(X, 4, init="random", random_state=2), strict=True))
 PENALTIES = [(0.05, 0.05, 0.0), (0.05, 0.05, 1.0), (0.02, 0.1, 0.5)]
 OPTIMA: dict[tuple[float, float, float], float] = {}
 HELD = torch.tensor([True, False, True, False])
@@ -125,7 +125,7 @@ def test_step_lowers_the_objective_and_holds_columns():
     ("make", "sentence"),
     [
         (lambda: Fixed(np.ones((15, 3)), HELD), r"shape \(15, 3\) and marks 2 places; columns is"),
-        (lambda: Penalties.of([Fixed(np.ones((15, 2)), HELD), Simplex()]), "beside Fixed; what"),
+        (lambda: Penalties.of([Fixed(np.ones((15, 2)), HELD), Simplex()]), "and Fixed; a penalty"),
         (
             lambda: factorize(X, 4, regularize_H=Fixed(np.ones((9, 2)), HELD)),
             "Fixed columns of H have 9 entries, in 4 places; here H is 15×4",

@@ -191,7 +191,7 @@ def test_extrapolation_needs_fewer_iterations_than_multiplicative_updates(rng):
 
 def test_what_it_cannot_do_gets_a_sentence(rng):
     V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
-    with pytest.raises(ValueError, match="L1 and L2 alone"):
+    with pytest.raises(ValueError, match="only L1 and L2"):
         Newton().init(Problem(Dense(V), 2, Beta(1.0), on_w=Penalties.of(Simplex())), x)
     with pytest.raises(ValueError, match="one matrix on a CPU"):
         Newton().init(Problem(Dense(V[None]), 2, Beta(1.0)), x)

@@ -117,7 +117,7 @@ def test_a_link_is_no_place_for_a_checkpoint_or_a_log(tmp_path):
 def test_two_trainings_in_one_folder_are_kept_apart(run, config, tmp_path):
     pytest.importorskip("fcntl")
     (tmp_path / "metrics.jsonl").write_text("of the other")
-    sentence = r"another run is at work in .*; wait for it, or choose another --out"
+    sentence = r"another run is using .*; wait for it, or choose another --out"
     with held(tmp_path), pytest.raises(ValueError, match=sentence):
         run(config, tmp_path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [

@@ -1,4 +1,4 @@
-"""A signal to stop waits for the step in hand, and is what it was again afterwards."""
+"""A signal to stop waits for the current step, and is restored afterwards."""
 
 import signal
 import threading

@@ -2,7 +2,7 @@
 
 The solver's own products are the messages between rows and columns: VᵀW and WᵀW are all that an
 update of H knows of V, and the moves that they lead to are all that the network looks at. It adds
-O((m + n)r) to an iteration, beside the Gram matrices that the solver has.
+O((m + n)r) to an iteration; the solver has the Gram matrices anyway.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from factormer.problem.problem import Problem
 
 
 class Memory(NamedTuple):
-    """Momentum, the point that the solver begins at, the last moves, how proposals fared."""
+    """Momentum, the point that the solver begins at, the last moves, the record of proposals."""
 
     momentum: Momentum
     proposed: Factors
@@ -41,15 +41,15 @@ class AnyRank:
     """Propose x̂ + β(x̂ − x) and, for each component, some of the moves D, P and S on top.
 
     With D = x̂ − x the last move, P the one before and S = x̂ − y the solver's own, from the point y
-    proposed to it. A network chooses the amounts; those of one that has not learned anything are
-    zero, and the accelerator is `momentum`. So it is where more than `patience` of the last ten or
-    so proposals were refused. Where nothing moves, nothing is proposed: a stationary point stays.
+    proposed to it. A network chooses the amounts. An untrained one chooses zeros, which leaves
+    plain `momentum`; so does a network that had more than `patience` of about its last ten
+    proposals refused. Where nothing moves, nothing is proposed: a stationary point stays.
     """
 
     model: AnyRankNetwork
     momentum: Extrapolation = field(default_factory=Extrapolation)
     patience: float = 2.5
-    memory: float = 0.9  # share of a refusal that is still held against the network one later
+    memory: float = 0.9  # how much of the count of refusals each proposal carries over
 
     def init(self, problem: Problem, x0: Factors) -> Memory:
         momentum = self.momentum.init(problem, x0)
@@ -108,7 +108,7 @@ class AnyRank:
         return sizes, torch.cat([weight.double().cpu().flatten() for weight in weights]).numpy()
 
     def judged(self, memory: Memory, rose: Bool[Tensor, "*b"]) -> Memory:
-        """The memory after an iteration that began at the proposal, and raised the loss or not."""
+        """The memory after an iteration from the proposal; `rose`: whether the loss increased."""
         return memory._replace(
             momentum=self.momentum.judged(memory.momentum, rose),
             age=torch.where(rose, torch.zeros_like(memory.age), memory.age + 1),

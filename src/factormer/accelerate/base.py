@@ -1,4 +1,4 @@
-"""An accelerated solver is a solver (alg. 2): step, propose, judge, go on."""
+"""An accelerated solver is a solver (alg. 2): step, propose, judge, continue."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ class Accelerated:
 
 @runtime_checkable
 class Adaptive(Accelerator[M], Protocol[M]):
-    """An accelerator that hears what became of its proposals."""
+    """An accelerator that learns which of its proposals were refused."""
 
     def judged(self, memory: M, rose: Bool[Tensor, "*b"]) -> M: ...
 
 
 class RestartedState(NamedTuple):
-    """The last point kept and its error; the solver's state, at the proposal it goes on from.
+    """The last point kept and its error; the solver's state, at the proposal it continues from.
 
     `plain` says where that proposal is the point itself, and the next iteration the plain solver's.
     """
@@ -141,7 +141,7 @@ class RestartedState(NamedTuple):
 
 @runtime_checkable
 class Resumable(Protocol):
-    """What a restarted solver goes on from: a `RestartedState`, or what looks like one."""
+    """What a restarted solver continues from: a `RestartedState`, or an object with its fields."""
 
     @property
     def factors(self) -> Factors: ...
@@ -161,8 +161,8 @@ class Judged(ABC):
     """A solver that begins each iteration at a proposed point, and is judged at its end.
 
     Where the loss rose over a whole iteration, the point from before is kept and the next iteration
-    begins there: that one is the plain solver's, and taken whatever comes of it. So a proposal
-    costs at most one iteration, and a move that pays only after the solver's answer is not refused.
+    begins there: that one is the plain solver's, and always accepted. So a proposal costs at most
+    one iteration, and a move that pays off only after the solver's next step is not refused.
     """
 
     solver: Solver[Any]
@@ -175,11 +175,11 @@ class Judged(ABC):
     def proposal(
         self, problem: Problem, before: Resumable, after: RestartedState
     ) -> tuple[Factors, Any]:
-        """Where to go on after an iteration that is judged, and what to remember."""
+        """Where to continue after an iteration was judged, and what to remember."""
 
     @abstractmethod
     def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:
-        """The memory after an iteration that began at a proposal, and raised the loss or not."""
+        """The memory after an iteration from a proposal; `rose`: whether the loss increased."""
 
     def init(self, problem: Problem, x0: Factors) -> RestartedState:
         return self._at(problem, x0, self.solver.init(problem, x0))
@@ -187,7 +187,7 @@ class Judged(ABC):
     def step(self, problem: Problem, state: Resumable) -> RestartedState:
         inner = self.solver.step(problem, state.inner)
         error = inner.sq_error(problem)
-        rose = ~(error <= state.error)  # or is no number
+        rose = ~(error <= state.error)  # or is NaN
         kept = rose & ~(state.plain & error.isfinite())
         x = where(kept, state.factors, inner.factors)
         error = torch.where(kept, state.error, error)

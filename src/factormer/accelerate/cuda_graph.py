@@ -1,4 +1,4 @@
-"""Iterations on a GPU, recorded once and replayed: hundreds of small kernels at one command."""
+"""Iterations captured as a CUDA graph and replayed: one launch instead of hundreds of kernels."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 
 
-class Recording(NamedTuple):
-    """A CUDA graph of one iteration, which takes the state that it finds here to the next."""
+class Graph(NamedTuple):
+    """A captured iteration: `replay` advances `state` in place by one iteration."""
 
     graph: torch.cuda.CUDAGraph
     state: Resumable
 
-    def replayed(self) -> Resumable:
-        """The state after one more iteration; the next one overwrites it."""
+    def replay(self) -> Resumable:
+        """The state after one more iteration; the next replay overwrites it."""
         self.graph.replay()
         return self.state
 
 
 @dataclass(frozen=True)
-class Replayed(Restarted):
-    """A restarted solver whose iterations never ask a GPU for a number: they can be recorded.
+class Captured(Restarted):
+    """A restarted solver whose iterations run as a CUDA graph on a GPU.
 
-    On a GPU a small kernel takes longer to launch than to run. An iteration is recorded once for
-    each problem, as a CUDA graph, and replayed; the state is copied in before and out after. It
-    cannot look whether an error from products has digits enough: where some may not, or had not,
-    another is recorded and replayed, which looks at the entries of V as well.
+    A small kernel takes longer to launch than to run. So an iteration, which never waits for a
+    number from the GPU, is captured once per problem and replayed; states are copied in and out.
+    It cannot check whether an error from products has enough digits. Where one may not, or had not,
+    a second graph is captured and replayed, which also reads the entries of V.
     """
 
-    _recordings: WeakKeyDictionary[Problem, dict[bool, Recording]] = field(
+    _graphs: WeakKeyDictionary[Problem, dict[bool, Graph]] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
@@ -48,8 +48,8 @@ class Replayed(Restarted):
     ) -> tuple[Resumable, Float[Tensor, "n *b"]]:
         """The state after up to `n_iter` steps and the error after each.
 
-        None are made except on a GPU, and none on sparse data. Which recording makes an iteration
-        depends on the errors before and after it alone, never on `n_iter`.
+        None are made except on a GPU, and none on sparse data. Which graph makes an iteration
+        depends only on the errors before and after it, never on `n_iter`.
         """
         V = problem.V
         if V.device.type != "cuda" or not isinstance(V, Dense | LowRank):
@@ -66,7 +66,7 @@ class Replayed(Restarted):
             return self._replay(problem, state, n_resolved, resolved=True)
         after, errors = self._replay(problem, state, n_iter, resolved=False)
         unclear = ~_each(_before(state, errors) > 2 * least)
-        unclear[0] = True  # the other recording was tried
+        unclear[0] = True  # the other graph was tried
         n_made = _leading(unclear)
         if n_made == n_iter:
             return after, errors
@@ -75,25 +75,25 @@ class Replayed(Restarted):
     def _replay(
         self, problem: Problem, state: Resumable, n_iter: int, *, resolved: bool
     ) -> tuple[Resumable, Float[Tensor, "n *b"]]:
-        recordings = self._recordings.setdefault(problem, {})
-        if resolved not in recordings:
-            recordings[resolved] = self._record(replace(problem, resolved=resolved), state)
-        recording = recordings[resolved]
-        _copy(state, recording.state)
-        errors = torch.stack([recording.replayed().error.clone() for _ in range(n_iter)])
-        return map_tensors(torch.clone, recording.state), errors
+        graphs = self._graphs.setdefault(problem, {})
+        if resolved not in graphs:
+            graphs[resolved] = self._capture(replace(problem, resolved=resolved), state)
+        graph = graphs[resolved]
+        _copy(state, graph.state)
+        errors = torch.stack([graph.replay().error.clone() for _ in range(n_iter)])
+        return map_tensors(torch.clone, graph.state), errors
 
-    def _record(self, problem: Problem, state: Resumable) -> Recording:
+    def _capture(self, problem: Problem, state: Resumable) -> Graph:
         own = map_tensors(torch.clone, state)
-        aside = torch.cuda.Stream(problem.V.device)
-        aside.wait_stream(torch.cuda.current_stream(problem.V.device))
-        with torch.cuda.stream(aside):
-            self.step(problem, own)  # once without recording, so that libraries are set up
-        torch.cuda.current_stream(problem.V.device).wait_stream(aside)
+        side = torch.cuda.Stream(problem.V.device)
+        side.wait_stream(torch.cuda.current_stream(problem.V.device))
+        with torch.cuda.stream(side):
+            self.step(problem, own)  # once uncaptured, to initialise libraries
+        torch.cuda.current_stream(problem.V.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
-            _copy(_apart(self.step(problem, own), own), own)
-        return Recording(graph, own)
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            _copy(_unshared(self.step(problem, own), own), own)
+        return Graph(graph, own)
 
 
 def _before(state: Resumable, errors: Float[Tensor, "n *b"]) -> Float[Tensor, "n *b"]:
@@ -102,17 +102,17 @@ def _before(state: Resumable, errors: Float[Tensor, "n *b"]) -> Float[Tensor, "n
 
 
 def _each(claims: Bool[Tensor, "n *b"]) -> Bool[Tensor, " n"]:
-    """Whether a claim is true of every problem of the stack, for each iteration."""
+    """Whether a claim holds for every problem of the stack, for each iteration."""
     return claims.flatten(1).all(dim=1) if claims.dim() > 1 else claims
 
 
 def _leading(claims: Bool[Tensor, " n"]) -> int:
-    """How many of the first are true."""
+    """How many claims hold before the first that does not."""
     return int(claims.long().cumprod(dim=0).sum())
 
 
-def _apart(state: Any, other: Any) -> Any:
-    """The state, with copies of what it shares with the other."""
+def _unshared(state: Any, other: Any) -> Any:
+    """The state, with copies of tensors that share memory with the other."""
     shared = {t.untyped_storage().data_ptr() for t in tensors(other)}
     return map_tensors(
         lambda t: t.clone() if t.untyped_storage().data_ptr() in shared else t, state
@@ -125,7 +125,7 @@ def _copy(source: Any, target: Any) -> None:
 
 
 def map_tensors(f: Callable[[Tensor], Tensor], state: Any) -> Any:
-    """The same nest of named tuples with f of every tensor."""
+    """Apply f to every tensor in nested named tuples."""
     if isinstance(state, Tensor):
         return f(state)
     if state is None:
@@ -134,7 +134,7 @@ def map_tensors(f: Callable[[Tensor], Tensor], state: Any) -> Any:
 
 
 def tensors(state: Any) -> list[Tensor]:
-    """Every tensor in a nest of named tuples, in order."""
+    """Every tensor in nested named tuples, in order."""
     found: list[Tensor] = []
     map_tensors(lambda t: (found.append(t), t)[1], state)
     return found

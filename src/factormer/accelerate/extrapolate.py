@@ -23,10 +23,10 @@ class Momentum(NamedTuple):
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """Propose y = x̂ + β(x̂ − x), the point beyond the last step; β grows as long as that pays.
+    """Propose y = x̂ + β(x̂ − x), the point beyond the last step; β grows while the loss falls.
 
-    After a rise of the loss, β falls by `eta` and the β before it becomes the bound. The proposal
-    may be negative in part: solvers begin with its nonnegative part, and products take it as it is.
+    After a rise of the loss, β falls by `eta` and the previous β becomes the bound. The proposal
+    may have negative entries: solvers start from its nonnegative part, products use it as it is.
     β grows faster than in the paper (1.01 and 1.005), which needs fewer iterations: docs/log.md.
     """
 
@@ -53,7 +53,7 @@ class Extrapolation:
         return Factors(W, H), memory
 
     def judged(self, memory: Momentum, rose: Bool[Tensor, "*b"]) -> Momentum:
-        """The memory after an iteration that began at the proposal, and raised the loss or not."""
+        """The memory after an iteration from the proposal; `rose`: whether the loss increased."""
         beta, last, bound = memory
         return Momentum(
             torch.where(rose, beta / self.eta, torch.minimum(bound, self.gamma * beta)),

@@ -22,7 +22,7 @@ from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT, HALS, HALSState
 
-# Multiplications of an iteration up to which one compiled thread beats Python, BLAS and two.
+# Multiplications per iteration up to which one compiled thread beats torch on two threads.
 _SMALL: dict[type, float] = {Dense: 1.2e7, LowRank: 2.5e7}
 
 
@@ -34,7 +34,7 @@ class HER(Restarted):
     accelerator: Extrapolation = field(default_factory=Extrapolation)
 
     def init(self, problem: Problem, x0: Factors) -> Any:
-        """A `Resumable` at x0, in the arrays of compiled iterations where these are to come."""
+        """A `Resumable` at x0, in the arrays of compiled iterations where these will run."""
         run = _Run.at(problem, x0, self.solver, self.accelerator)
         return super().init(problem, x0) if run is None else Leapt(run)
 
@@ -44,7 +44,7 @@ class HER(Restarted):
         """The state after up to `n_iter` steps at once, compiled, and the error after each.
 
         None are made where the problem is not small, or not one matrix on a CPU, or where numba is
-        absent; fewer where the error is so small that it has to be computed from V itself.
+        missing; fewer where the error is so small that it has to be computed from V itself.
         """
         loops, run = kernels.compiled("extrapolated"), _Run.of(problem, state, self.accelerator)
         if loops is None or run is None:
@@ -65,7 +65,7 @@ class HER(Restarted):
 
 
 class _Run(NamedTuple):
-    """What the compiled iterations take (see `kernels.loops`), and the problem it is of."""
+    """The arguments of compiled iterations (see `kernels.loops`), and their problem."""
 
     problem: Problem
     data: Any
@@ -77,7 +77,7 @@ class _Run(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, state: Resumable, rates: Extrapolation) -> _Run | None:
-        """From a state; None where a step in torch is as good."""
+        """From a state; None where a step in torch is as fast."""
         if isinstance(state, Leapt) and state.run.problem is problem:
             return state.run.copied()
         if not (problem.is_plain and is_readable(problem.V)):
@@ -92,7 +92,7 @@ class _Run(NamedTuple):
 
     @classmethod
     def at(cls, problem: Problem, x0: Factors, solver: HALS, rates: Extrapolation) -> _Run | None:
-        """From a point, as a state that `Judged.init` makes would have it; None where `of` is."""
+        """From a point, with the state that `Judged.init` would make; None where `of` is."""
         if torch.is_grad_enabled() or not (problem.is_plain and is_readable(problem.V)):
             return None
         (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
@@ -134,16 +134,16 @@ class _Run(NamedTuple):
         return self._replace(points=self.points._replace(kept=kept, proposed=proposed))
 
     def apart(self, F: np.ndarray) -> Factors:
-        """The point that is held side by side, as tensors."""
+        """The point, split into W and H, as tensors."""
         m, both = self.problem.V.shape[0], torch.from_numpy(F).to(self.problem.V.dtype).mT
         return Factors(both[:m], both[m:])
 
 
 @dataclass(frozen=True, eq=False)
 class Leapt:
-    """A `RestartedState` as compiled iterations leave it, and take it up again.
+    """A `RestartedState` in the arrays of compiled iterations.
 
-    Its parts become tensors when they are asked for: most leaps go on from another.
+    Its parts become tensors on demand: most leaps continue from another leap's arrays.
     """
 
     run: _Run

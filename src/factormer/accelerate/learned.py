@@ -1,7 +1,7 @@
 """Where networks meet solvers: learned initialization (alg. 1) and acceleration (alg. 2).
 
 The networks were trained on matrices of mean 1, so V is divided by its mean on the way in and the
-factors are scaled back on the way out: both are free of the scale of V.
+factors are scaled back on the way out: neither depends on the scale of V.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def check_serves(model: Network, problem: Problem, *, n_points: int) -> None:
     config = model.config
     if problem.rank != config.rank:
         raise ValueError(
-            f"rank is {problem.rank}, but this network serves rank {config.rank} alone; "
+            f"rank is {problem.rank}, but this network serves only rank {config.rank}; "
             f"choose rank {config.rank}, or init='nndsvd' and accelerator=None for any rank"
         )
     if config.n_points != n_points:

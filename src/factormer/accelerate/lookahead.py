@@ -1,4 +1,4 @@
-"""Between two readings of V, go on with what is known of it."""
+"""Between two passes over V, iterate on a small matrix that has the same products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS, HALSState
 from factormer.solvers.loop import loop
 
-# What a multiplication takes beside one in a product with V: thin factors keep a core less busy.
+# Cost of a multiplication relative to one in a product with V: thin factors use a core less well.
 _THIN = 2.0
 _SWEEP = 4.0
 
@@ -26,7 +26,7 @@ _SWEEP = 4.0
 class Ahead(NamedTuple):
     """Where the last iterations ahead ended, how many they were, and the accelerators' memories.
 
-    They promised the error `promised`; of what the last ones promised, the share `trust` came true.
+    They predicted the error `promised`; of the last predicted gain, the share `trust` was real.
     `rest` iterations on V are made before the next ones ahead; if these do not pay, 2·`pause`.
     """
 
@@ -45,16 +45,15 @@ class Lookahead(Judged):
     """HALS on one matrix V, and after an iteration several of another solver on V̂.
 
     An iteration reads V twice, for VᵀW and VH. V̂ is the matrix of rank 2r that gives those same
-    products (`agreeing`): near (W, H) it is V but for terms of second order, and where V is large
+    products (`agreeing`): near (W, H) it equals V up to terms of second order, and where V is large
     an iteration on it costs little. The accelerator sees where they end, the next iteration on V
     begins where it proposes, and that one is judged at its end like any other.
 
     Iterations ahead are made `at_once` of them at a time, up to `n_ahead` (`first` after the first
     iteration), as long as they lower the error by more for their cost than the last iteration on V
-    did with those before it; what they promise counts as far as it came true the last time. Where
-    the first few do not pay, V̂ knows too little of V: the next iterations on V do without, 2 of
-    them, then 4, 8, … until some pay again. Then the accelerator for `resting` proposes, a network
-    for one, if there is one.
+    did with those before it. A predicted gain is weighted by how much of the last one was real. If
+    the first few do not pay, V̂ is too far from V: the next 2 iterations on V skip them, then 4, 8,
+    … until some pay again. Meanwhile the accelerator `resting` proposes, for example a network.
     """
 
     solver: HALS = field(default_factory=HALS)
@@ -106,7 +105,7 @@ class Lookahead(Judged):
     def _ahead(
         self, problem: Problem, before: Resumable, after: RestartedState, trust: float
     ) -> tuple[Factors, int, float]:
-        """Where the iterations on V̂ end that pay, how many they are, and the error they promise."""
+        """Where the iterations on V̂ that pay end, how many they are, and the error they predict."""
         stepped: HALSState = after.inner
         assert stepped.read is not None
         assert stepped.known is not None
@@ -126,7 +125,7 @@ class Lookahead(Judged):
         return look.factors, look.t, float(error)
 
     def _cost(self, problem: Problem) -> float:
-        """What an iteration takes, in multiplications of a product with V."""
+        """The cost of an iteration, in multiplications of a product with V."""
         V, r = problem.V, problem.rank
         (m, n), thin = V.shape, _THIN if isinstance(V, LowRank) else 1.0
         sweeps = n * self._sweeps(V, r) + m * self._sweeps(V.T, r)

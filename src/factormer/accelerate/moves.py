@@ -1,4 +1,4 @@
-"""The last moves of a factor: their inner products, and proposals made of them, a pass each."""
+"""The last moves of a factor: their inner products, and proposals from them, in one pass each."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ExtrapolatedNewton(Restarted):
     ) -> tuple[RestartedState, Float[Tensor, " n"]]:
         """The state after `n_iter` steps at once, compiled, and twice the objective after each.
 
-        None are made but under Kullback–Leibler, on one small dense matrix on a CPU.
+        None are made except under Kullback–Leibler, on one small dense matrix on a CPU.
         """
         loops, restart = kernels.kullback_iterations("iterations"), kernels.restarting()
         rows = kernels.kullback_rows()

@@ -1,4 +1,4 @@
-"""factormer beside scikit-learn on one matrix, each with its defaults."""
+"""factormer and scikit-learn on one matrix, each with its defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from factormer.app.read import Axis, Data
 from factormer.app.runs.residuals import residuals
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
-from factormer.run.solve import Result
+from factormer.run.result import Result
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Race:
-    """All of them, and when factormer was at scikit-learn's error; None: never."""
+    """All of them, and when factormer reached scikit-learn's error; None: never."""
 
     rows: list[Contestant]
     seconds_to_match: float | None
@@ -50,7 +50,7 @@ def digits() -> Data:
 def compare(V: Any, rank: int, *, repeats: int, seed: int) -> Race:
     """Run both `repeats` times, after one run each that is not timed (compilers, caches)."""
     if not is_sparse(V) and np.isnan(V).any():
-        raise ValueError("V has entries that are not known, which scikit-learn refuses; fill them")
+        raise ValueError("V has unknown entries, which scikit-learn refuses; fill them")
     factorize(V, rank, random_state=seed)
     _sklearn(V, rank, seed)
     ours, theirs, matched = [], [], []
@@ -77,7 +77,7 @@ def _sklearn(V: Any, rank: int, seed: int) -> tuple[float, float]:
 
 
 def _reached(result: Result, rmse: float) -> float | None:
-    """Seconds until the trace was at this error; those of a sketch in it are not quite exact."""
+    """Seconds until the trace reached this error; errors on a sketch are not quite exact."""
     if result.rmse > rmse:
         return None
     at = np.flatnonzero(result.trace.rmse <= rmse)

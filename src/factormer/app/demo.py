@@ -1,4 +1,4 @@
-"""The demonstration: scikit-learn's digits, beside scikit-learn's own NMF, in two pictures."""
+"""The demonstration: scikit-learn's digits, by factormer and by scikit-learn, in two pictures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sklearn.datasets import load_digits
 
 from factormer.app.plot import component_images, convergence
 from factormer.functions import factorize
-from factormer.run.solve import Result
+from factormer.run.result import Result
 
 _RANK = 16
 
 
 class Seconds(NamedTuple):
-    """Of a first call, which also loads or compiles what it needs, and of one that need not."""
+    """Seconds of a first call, which also loads or compiles code, and of a second."""
 
     first: float
     second: float

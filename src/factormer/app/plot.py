@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from factormer.run.solve import Trace
+from factormer.run.trace import Trace
 
 
 def component_images(images: np.ndarray, path: Path, *, title: str = "", columns: int = 8) -> None:

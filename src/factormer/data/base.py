@@ -1,7 +1,7 @@
 """What the rest of the package may ask of the data V.
 
 Solvers, starts and networks ask a `Matrix` for products, errors and row blocks, and never what kind
-it is: sparse, compressed or distributed data is another class beside `Dense`.
+it is: sparse, compressed or distributed data is another class with the same methods.
 Shapes: m rows, n columns, r rank, *b batch axes.
 """
 
@@ -34,7 +34,7 @@ class Matrix(Protocol):
     `rows` and `cols` say which rows and columns are real where a stack is padded with zeros to
     equal shape (None: all of them). Padding is exact for products, errors and solvers, since zeros
     stay zero; only attention and counts have to look. `sq_norm` is ‖V‖² in float64, and `work` the
-    multiplications that a product with one column takes.
+    number of multiplications in a product with one column.
     """
 
     @property
@@ -92,7 +92,7 @@ def inner(A: Float[Tensor, "*b m r"], B: Float[Tensor, "*b m r"]) -> Float[Tenso
 def turned(whole: A, make: Callable[[], A]) -> A:
     """The transpose of a value, which `make` makes once; its own transpose is the value.
 
-    It knows the value weakly: in a cycle, the memory of both would wait for the garbage collector.
+    It refers to the value weakly: in a cycle, both would wait for the garbage collector.
     """
     kept: dict[str, Any] = whole.__dict__
     origin = kept["_origin"]() if "_origin" in kept else None

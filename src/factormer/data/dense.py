@@ -15,15 +15,15 @@ from factormer.data.base import A, Normal, inner, n_entries
 from factormer.data.factors import Factors
 from factormer.kernels.threads import gather, share
 
-_BLOCK = 2**15  # entries looked at together: room for more is given back to the system each time
+_BLOCK = 2**15  # entries per block: larger buffers are returned to the system each time
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
     """A dense matrix, or a stack of equal (or equally padded) shape.
 
-    `entries` are those stored, in units of 1/`scale` and in another precision where asked for: that
-    takes as long as a product, so they are made when they are first wanted.
+    `entries` are the stored ones times `scale`, and in another precision if requested: that takes
+    as long as a product, so they are made on first use.
     """
 
     stored: Float[Tensor, "*b m n"]
@@ -51,7 +51,7 @@ class Dense:
 
     @property
     def _is_large(self) -> bool:
-        """Whether V is one matrix that is better looked at in blocks."""
+        """Whether V is one matrix that is better read in blocks."""
         return self.stored.dim() == 2 and self.stored.numel() > _BLOCK
 
     def _in_blocks(self, part: Callable[[int, int], A]) -> list[A]:
@@ -89,7 +89,7 @@ class Dense:
         return torch.stack(self._in_blocks(part)).sum()
 
     def work(self) -> float | Float[Tensor, "*b"]:
-        """The multiplications that a product with one column takes."""
+        """The number of multiplications in a product with one column."""
         plain = self.stored.dim() == 2 and self.rows is None and self.cols is None
         return float(self.stored.numel()) if plain else n_entries(self)
 
@@ -130,7 +130,7 @@ class Dense:
     def _total(self) -> Float[Tensor, "*b"]:
         V = self.entries
         if not self._is_large:
-            return V.sum(dim=(-2, -1), dtype=torch.float64)  # which float32 may not hold
+            return V.sum(dim=(-2, -1), dtype=torch.float64)  # which may overflow float32
         return torch.stack(self._in_blocks(lambda a, b: V[a:b].sum(dtype=torch.float64))).sum()
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Dense:
@@ -141,7 +141,7 @@ class Dense:
         return other
 
     def to(self, dtype: torch.dtype) -> Dense:
-        """The matrix in another precision; its norm is that of the numbers stored."""
+        """The matrix in another precision; its norm is that of the stored numbers."""
         other = replace(self, precision=dtype)
         other.__dict__["_sq_norm"] = self.sq_norm()
         return other
@@ -169,7 +169,7 @@ def row_major(A: Float[Tensor, "m n"]) -> np.ndarray:
 def product(A: Float[Tensor, "*b m n"], X: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b m k"]:
     """A @ X; for one thin X on a CPU in the memory order that is fastest, over several threads.
 
-    Where A is stored by columns, Xᵀ Aᵀ is what reads it in order.
+    Where A is stored by columns, Xᵀ Aᵀ reads it in order.
     """
     if A.dim() > 2 or A.device.type != "cpu" or torch.is_grad_enabled():
         return A @ X

@@ -45,7 +45,7 @@ class Entries:
             values = np.ascontiguousarray(data.entries.numpy()).reshape(-1)
             starts, columns = np.arange(m + 1) * n, np.empty(0, np.int32)
         else:
-            raise TypeError(f"a {type(data).__name__} matrix has no entries to go by")
+            raise TypeError(f"a {type(data).__name__} matrix stores no entries")
         return Entries(
             starts.astype(np.int64, copy=False),
             columns.astype(np.int32, copy=False),

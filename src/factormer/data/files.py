@@ -1,4 +1,4 @@
-"""Files put in place whole or not at all, folders with one run each, JSON read with suspicion."""
+"""Atomic files, folders locked to one run, and JSON that is checked when read."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _KINDS = {
 
 
 def check_place(path: Path) -> None:
-    """Raise where something stands there that is not a plain file: it is never replaced."""
+    """Raise where the path is not a plain file: nothing else is ever replaced."""
     try:
         mode = path.lstat().st_mode
-    except OSError:  # nothing there, or no way to it, which writing tells
+    except OSError:  # it does not exist, or cannot be reached: writing will raise
         return
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "no plain file")
         raise OSError(
             f"{path} cannot be written (it is {kind}, which is never replaced); choose a file in a "
-            "folder that is there, or move it out of the way"
+            "folder that exists, or move it away"
         )
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the place of the old one once it is whole and on disk."""
+    """A file to write into, which replaces the old one once it is complete and on disk."""
     check_place(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
@@ -60,24 +60,24 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Put a file in place whole, or leave the old one as it is."""
+    """Write a file completely, or leave the old one as it is."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def unwritten(path: Path, error: OSError) -> OSError:
-    """Which file could not be written and why, with the number of the error."""
-    told = OSError(
-        f"{path} cannot be written ({error.strerror or error}); choose a file in a folder that is "
-        "there, make room, or choose another folder: what was there before is as it was"
+    """An error that says which file could not be written and why, with the original number."""
+    new = OSError(
+        f"{path} cannot be written ({error.strerror or error}); choose a file in a folder "
+        "that exists, make room, or choose another folder: what was there before is unchanged"
     )
-    told.errno = error.errno
-    return told
+    new.errno = error.errno
+    return new
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make a folder if need be, and keep other runs out of it meanwhile."""
+    """Make a folder if it is missing, and lock it against other runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / ".run", "")
@@ -92,16 +92,14 @@ def held(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         if not _locks(handle):
-            raise ValueError(
-                f"another run is at work in {folder}; wait for it, or choose another --out"
-            )
+            raise ValueError(f"another run is using {folder}; wait for it, or choose another --out")
         yield
     finally:
-        os.close(handle)  # which lets others in, as the end of the process does
+        os.close(handle)  # which unlocks it, as the end of the process does
 
 
 def _locks(handle: int) -> bool:
-    """Whether nobody else has locked it."""
+    """Whether no other process has locked it."""
     assert fcntl is not None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,8 +109,8 @@ def _locks(handle: int) -> bool:
 
 
 def parsed(text: str) -> Any:
-    """What JSON says; nested too deep, or not JSON, it is a ValueError."""
+    """Parse JSON; too deeply nested, or not JSON, it is a ValueError."""
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error

@@ -1,7 +1,7 @@
-"""Sparse data of others, scipy's and torch's: its indices are looked at before they are used.
+"""Sparse data of scipy and torch: its indices are checked before they are used.
 
-Compiled code follows an index wherever it leads, so that one out of range reads or writes memory of
-others. Each kind is looked at once, in one pass over its indices, and nothing is changed.
+Compiled code does not check indices: one out of range would read or write foreign memory. Each
+kind is checked once, in one pass over its indices, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 
 Array = np.ndarray
-_MOST = 2**31 - 1  # rows, or columns, that the compiled loops can count
+_MOST = 2**31 - 1  # rows, or columns, that compiled loops can index
 
 
 def checked(values: Any, name: str) -> Any:
@@ -35,13 +35,13 @@ def checked(values: Any, name: str) -> Any:
             return _of_torch(values.detach().cpu(), name)
         _CHECKS[values.format](values, name)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
-        raise _wrong(name, f"lacks a part, or has one of a wrong kind ({error})") from error
+        raise _wrong(name, f"lacks a part, or has one of a wrong type ({error})") from error
     return values
 
 
 def _wrong(name: str, what: str) -> ValueError:
     return ValueError(
-        f"{name} is a sparse matrix that {what}; make it anew from its values, rows and columns "
+        f"{name} is a sparse matrix that {what}; build it again from its values, rows and columns "
         "(scipy.sparse.coo_array)"
     )
 
@@ -66,7 +66,7 @@ def _check_count(values: Array, count: int, name: str, what: str) -> None:
 def _check_compressed(
     starts: Array, indices: Array, values: Array, shape: tuple[int, int], name: str
 ) -> None:
-    """Those of row i are starts[i] … starts[i + 1]; what lies beyond the last is never read."""
+    """Those of row i are starts[i] … starts[i + 1]; entries beyond the last are never read."""
     n_rows, n_columns = shape
     _check_count(values, len(indices), name, "indices")
     _check_indices(starts, len(indices) + 1, name, "row pointers (indptr)")
@@ -109,7 +109,7 @@ def _check_dia(V: Any, name: str) -> None:
     m, n = V.shape
     _check_count(V.data, len(V.offsets), name, "diagonals")
     if V.data.ndim != 2 or len(np.unique(V.offsets)) < len(V.offsets):
-        raise _wrong(name, "has a diagonal twice, or values that are no rows of diagonals")
+        raise _wrong(name, "has a diagonal twice, or values that are not rows of diagonals")
     _check_indices(V.offsets + m - 1, m + n - 1, name, f"diagonals (numbered from {1 - m} on)")
 
 
@@ -149,7 +149,7 @@ def _flat(lists: Any) -> Array:
 
 
 def _of_torch(V: torch.Tensor, name: str) -> Any:
-    """As scipy's, over the same memory; torch's own conversions trust the indices too."""
+    """As scipy's, over the same memory; torch's own conversions do not check indices either."""
     if V.dense_dim():
         raise ValueError(
             f"{name} is a sparse tensor with {V.dense_dim()} dense axes; both must be sparse: pass "
@@ -178,6 +178,6 @@ def _turned(pair: tuple[int, ...], as_it_is: bool) -> tuple[int, ...]:
 
 
 def _numbers(values: torch.Tensor) -> Array:
-    """As numpy's, which knows no bfloat16."""
+    """As a numpy array; numpy has no bfloat16."""
     half = values.dtype in (torch.float16, torch.bfloat16)
     return (values.double() if half else values).numpy()

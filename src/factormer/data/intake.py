@@ -1,4 +1,4 @@
-"""What comes in: arrays become a Matrix, and wrong ones get a sentence."""
+"""Arrays become a Matrix; wrong ones raise an error that says what to do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
-        if any(stride < 0 for stride in array.strides):  # numpy may call it contiguous all the same
+        if any(stride < 0 for stride in array.strides):  # numpy may still call it contiguous
             array = array.copy()
         tensor = torch.from_numpy(np.require(array, _float_type(array.dtype), ["C", "W"]))
     if tensor.is_complex():
@@ -44,7 +44,7 @@ def as_device(name: str | torch.device) -> torch.device:
     """A device that this machine has."""
     try:
         device = torch.device(name)
-        torch.empty(1, device=device).item()  # which "meta" cannot
+        torch.empty(1, device=device).item()  # which fails for "meta"
     except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
         raise ValueError(
             f"device is {str(name)!r}, which is not on this machine; choose 'cpu', or 'cuda' where "
@@ -54,7 +54,7 @@ def as_device(name: str | torch.device) -> torch.device:
 
 
 def like(V: Any) -> Callable[[torch.Tensor], Any]:
-    """How to hand out results: as tensors where V is one, and as numpy arrays otherwise."""
+    """How to return results: as tensors if V is one, and as numpy arrays otherwise."""
     tensors = isinstance(V, torch.Tensor | Dense | Sparse | Observed)
     return torch.Tensor.detach if tensors else to_numpy
 
@@ -70,7 +70,7 @@ def _float_type(dtype: np.dtype) -> type:
 
 def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:
     """The data as a Matrix: two axes, or more for a stack; finite and not negative."""
-    if isinstance(V, Dense | Sparse):  # it was looked at before
+    if isinstance(V, Dense | Sparse):  # it was checked before
         return V
     if is_sparse(V):
         return _as_sparse(V, device)
@@ -95,7 +95,7 @@ def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
     check_shape(V.shape)
     rows = V.tocsr().astype(_float_type(V.dtype), copy=False)
     arrays = (rows.data, rows.indices, rows.indptr)
-    csr = scipy.sparse.csr_array(arrays, rows.shape)  # which believes no flag, and drops leavings
+    csr = scipy.sparse.csr_array(arrays, rows.shape)  # without cached flags and unused entries
     arrays = (csr.data, csr.indices, csr.indptr)
     if not (csr.has_canonical_format and all(_is_plain(a) for a in arrays)):
         csr = csr.copy()
@@ -111,7 +111,7 @@ def _is_plain(array: np.ndarray) -> bool:
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
-    """Two axes at least, and something along each."""
+    """At least two axes, none of them empty."""
     if len(shape) < 2 or 0 in shape:
         raise ValueError(
             f"V has shape {shape}; it must be a matrix (or a stack of matrices) "
@@ -163,7 +163,7 @@ def is_finite(value: Any) -> bool:
     """Whether this is a real number that a float can hold; no sequence, text or infinity."""
     try:
         return isinstance(value, _REAL) and math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an int too large for a float
         return False
 
 
@@ -176,13 +176,13 @@ def check_room(V: Matrix, rank: int) -> None:
     if size > room:
         raise ValueError(
             f"rank is {rank}; for V of {m}×{n} its factors and their products take {size:.2g} "
-            f"bytes of memory, and there are {room:.2g}: choose a lower rank (rank {min(m, n)} "
+            f"bytes of memory, of {room:.2g} available: choose a lower rank (rank {min(m, n)} "
             "describes any matrix of this shape)"
         )
 
 
 def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
-    """When to stop: limits that mean something."""
+    """Check when to stop."""
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0:
         raise ValueError(f"max_iter is {max_iter!r}; it must be a whole number of at least 0")
     if not is_finite(tol) or tol < 0:
@@ -203,7 +203,7 @@ def check_callable(name: str, value: Any) -> None:
 
 
 def check_mean(mean: torch.Tensor, reach: float = 1.0) -> None:
-    """V / mean, which is what is factorized, has to be representable; V^(1/reach), where said."""
+    """Check that V / mean, which is factorized, is representable; with `reach`, V^(1/reach)."""
     info = torch.finfo(mean.dtype)
     least, most = info.tiny**reach, info.max**reach / 1e3
     if not all(least <= value < most for value in mean.flatten().tolist()):
@@ -214,18 +214,18 @@ def check_mean(mean: torch.Tensor, reach: float = 1.0) -> None:
 
 
 def check_start(x: Factors) -> Factors:
-    """A start for V / mean, which has to be representable too."""
+    """Check that a start for V / mean is representable."""
     for name, F in x._asdict().items():
         if not bool(F.isfinite().all()):
             raise ValueError(
-                f"the start {name} is too large beside V for {F.dtype}, where V is divided by its "
+                f"the start {name} is too large relative to V for {F.dtype}: V is divided by its "
                 f"mean: divide {name} by a number of its size"
             )
     return x
 
 
 def check_unit(unit: torch.Tensor, mean: torch.Tensor, degree: float) -> torch.Tensor:
-    """mean^(degree/2), the unit of reported errors, has to be a number."""
+    """Check that mean^(degree/2), the unit of reported errors, is representable."""
     if not all(0 < value < math.inf for value in unit.flatten().tolist()):
         raise ValueError(
             f"V has mean {mean.tolist()}, whose power {degree / 2:g}, the unit of errors under "
@@ -235,7 +235,7 @@ def check_unit(unit: torch.Tensor, mean: torch.Tensor, degree: float) -> torch.T
 
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
-    """The least and the largest entry; not a number where an entry is none."""
+    """The least and the largest entry; NaN if an entry is NaN."""
     low, high = tensor.aminmax()
     return float(low), float(high)
 
@@ -244,8 +244,8 @@ def _check_data(V: torch.Tensor) -> None:
     most, least = _check_entries(V, "V"), torch.finfo(V.dtype).tiny
     if 0 < most < least:
         raise ValueError(
-            f"V has {most:g} as its largest entry; {V.dtype} has all its digits from {least:.2g} "
-            f"on alone: multiply V by {1 / least:.0e}, or by another number that brings it there"
+            f"V has {most:g} as its largest entry; {V.dtype} has full precision from {least:.2g} "
+            f"on: multiply V by {1 / least:.0e}, or by another number that brings it there"
         )
 
 

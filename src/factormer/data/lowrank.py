@@ -1,4 +1,4 @@
-"""Compressed data: V ≈ U Zᵀ of low rank, on which an iteration costs (m + n)p in place of mn."""
+"""Compressed data: V ≈ U Zᵀ of low rank, on which an iteration costs (m + n)p instead of mn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from factormer.data.base import Matrix, Normal, inner
 from factormer.data.dense import product, row_major
 from factormer.data.factors import Factors
 
-# Eigenvalues of a Gram matrix of unit columns, beside the largest, that count as zero.
+# Eigenvalues of a Gram matrix of unit columns, relative to the largest, that count as zero.
 _RANK = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
@@ -47,7 +47,7 @@ class LowRank:
         return self.U.device
 
     def sq_norm(self) -> Float[Tensor, ""]:
-        """‖V‖² in float64, what was lost included."""
+        """‖V‖² in float64, including what was lost."""
         return self._sq_norm
 
     @cached_property
@@ -55,7 +55,7 @@ class LowRank:
         return inner(self.U.mT @ self.U, self.Z.mT @ self.Z) + self.lost
 
     def work(self) -> float:
-        """The multiplications that a product with one column takes."""
+        """The number of multiplications in a product with one column."""
         return float(self.U.numel() + self.Z.numel())
 
     @property
@@ -107,9 +107,9 @@ class LowRank:
 def sketch(V: Matrix, p: int, rng: torch.Generator, *, n_power: int = 1) -> LowRank:
     """V ≈ Q (VᵀQ)ᵀ with orthonormal Q (m, p), by a randomized range finder (Halko et al., 2011).
 
-    V is read 2 + 2·n_power times; the first of them with columns of chance. Between the readings
-    columns are made orthonormal in float32, and only brought to size 1 in float64, which has the
-    digits to tell singular vectors apart whose values differ by 10⁵.
+    V is read 2 + 2·n_power times, first with random columns. Between two reads the columns are made
+    orthonormal in float32, and only normalised in float64, which has enough digits to separate
+    singular vectors whose values differ by 10⁵.
     """
     m, n = V.shape
     p, tidy = min(p, m, n), _unit if V.dtype == torch.float64 else orthonormal
@@ -128,7 +128,7 @@ def agreeing(
     H: Float[Tensor, "n r"],
     VH: Float[Tensor, "m r"],
 ) -> LowRank:
-    """The matrix V̂ of rank 2r that V's products with W and H tell: V̂ᵀW = VᵀW and V̂H = VH.
+    """The matrix V̂ of rank 2r with the same products with W and H: V̂ᵀW = VᵀW and V̂H = VH.
 
     V̂ = QQᵀV + (I − QQᵀ)VPPᵀ, with orthonormal Q and P that span W and H, so near (W, H) it is V up
     to terms of second order: W̃ H̃ᵀ meets V − V̂ only with what both have beyond those spans.

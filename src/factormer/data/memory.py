@@ -14,7 +14,7 @@ _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 @cache
 def memory() -> float:
-    """Bytes that the process may have in all; infinite where the system does not tell."""
+    """Bytes that the process may use in total; infinite where the system does not say."""
     room = math.inf
     with suppress(AttributeError, ValueError, OSError):  # Windows
         room = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -22,7 +22,7 @@ def memory() -> float:
 
 
 def _limits() -> Iterator[float]:
-    """Those of the control groups that the process is in, version 2 and version 1, where set."""
+    """The limits of the control groups of the process, version 2 and version 1, where set."""
     lines: list[str] = []
     with suppress(OSError):  # not Linux
         lines = _OWN.read_text().splitlines()

@@ -11,7 +11,7 @@ import torch
 from factormer.data import Dense, Matrix, Observed, Sparse, checked, stored
 from factormer.data.intake import as_device, as_matrix, as_tensor, check_shape, is_sparse
 
-_FEW = 0.3  # share of known entries below which a dense V is better held as a list of them
+_FEW = 0.3  # share of known entries below which a dense V is better stored as a list of them
 
 
 def observe(
@@ -22,12 +22,12 @@ def observe(
     missing: str | None = None,
     device: str | None = None,
 ) -> Matrix:
-    """V, with the weights of its entries where not all are known or not all count alike."""
+    """V, with the weights of its entries if some are unknown or weights differ."""
     if missing not in (None, "zeros"):
         raise ValueError(
             f"missing is {missing!r}; choose 'zeros' (zeros of V are not known), or None"
         )
-    if isinstance(V, Dense | Sparse | Observed):  # it was looked at before
+    if isinstance(V, Dense | Sparse | Observed):  # it was checked before
         return V
     known = None if weights is None and mask is None and missing is None else True
     if is_sparse(V):
@@ -48,7 +48,7 @@ def observe(
     if weights is not None:
         omega = omega * _dense(weights, "weights", entries)
     _check_some(omega)
-    entries = torch.where(omega > 0, entries, 1.0)  # finite and positive, whatever stood there
+    entries = torch.where(omega > 0, entries, 1.0)  # finite and positive, also where V is not
     V = as_matrix(entries)
     if bool((omega == 1).all()):
         return V
@@ -77,7 +77,7 @@ def _dense(given: Any, name: str, V: torch.Tensor) -> torch.Tensor:
 
 
 def _check_mask(array: torch.Tensor) -> None:
-    """A number between 0 and 1 would count as a weight, which may not be what was meant."""
+    """Refuse numbers between 0 and 1, which may have been meant as weights."""
     other = array[(array != 0) & (array != 1)]
     if len(other):
         raise ValueError(
@@ -102,7 +102,7 @@ def _check_some(omega: torch.Tensor) -> None:
 
 
 def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | None) -> Matrix:
-    """Entries that the weights, or the mask, store are known; else those that V stores."""
+    """The entries that weights or mask store are known; without them, those that V stores."""
     matrix = as_matrix(V)
     at = matrix.by_rows  # pyright: ignore[reportAttributeAccessIssue]
     m, n = matrix.shape
@@ -132,7 +132,7 @@ def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | 
         _check_mask(torch.from_numpy(chosen[0].data))
     if not chosen and not missing:
         raise ValueError(
-            "V is sparse and weights is one number for each row: say missing='zeros' where zeros "
+            "V is sparse and weights is one number for each row: use missing='zeros' if zeros "
             "are not known, or multiply V and W by it yourself (docs/losses.md)"
         )
     pattern = chosen[0] if chosen else csr.copy()

@@ -22,8 +22,8 @@ class Observed:
     """A matrix and a weight for each of its entries, 0 for one that is not known.
 
     Where V is sparse, the weights are those of its stored entries, and the others are not known.
-    Products are those of the matrix in which the mean stands for what is not known (zero, where V
-    is sparse): they serve to find a start. The loss is the concern of `Problem`.
+    Products are those of the matrix with the mean in place of unknown entries (zero, where V is
+    sparse): they serve to find a start. `Problem` computes the loss.
     """
 
     V: Dense | Sparse
@@ -116,7 +116,7 @@ class Observed:
 
 
 def stored(V: Float[Tensor, "m n"], weights: Float[Tensor, "m n"]) -> Observed:
-    """The same data with its unknown entries left out, which pays where they are many."""
+    """The same data without its unknown entries, which pays if there are many."""
     known = scipy.sparse.csr_array((weights > 0).cpu().numpy())
     starts, columns = (torch.from_numpy(a).to(V.device) for a in (known.indptr, known.indices))
     rows = torch.repeat_interleave(torch.arange(len(V), device=V.device), starts.diff())

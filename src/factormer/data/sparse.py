@@ -19,7 +19,7 @@ from factormer.data.base import Normal, inner, turned
 from factormer.data.factors import Factors
 from factormer.kernels.threads import share
 
-_PARTS = 4  # blocks of rows of about equal work; at most as many threads are of use
+_PARTS = 4  # blocks of rows of about equal work, and so threads at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +74,9 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """`scale` times a sparse matrix; never made dense, but in the blocks that are asked for.
+    """`scale` times a sparse matrix; never made dense except in blocks on request.
 
-    The transpose is made, and kept, when a product with it is first wanted.
+    The transpose is made, and kept, on its first product.
     """
 
     by_rows: Rows
@@ -113,7 +113,7 @@ class Sparse:
         return torch.dot(values, values)
 
     def work(self) -> float:
-        """The multiplications that a product with one column takes: the stored entries."""
+        """The number of multiplications in a product with one column: the stored entries."""
         return float(self.by_rows.values.numel())
 
     @property
@@ -138,10 +138,10 @@ class Sparse:
 
     def total(self) -> Float[Tensor, ""]:
         """The sum of all entries."""
-        return self.scale * self.by_rows.values.double().sum()  # which float32 may not hold
+        return self.scale * self.by_rows.values.double().sum()  # which may overflow float32
 
     def scaled(self, c: Float[Tensor, ""]) -> Sparse:
-        """The matrix c·V; entries are shared, unless sums of them might leave the numbers."""
+        """The matrix c·V; entries are shared, unless their sums might overflow."""
         scale, far = self.scale * float(c), torch.finfo(self.dtype).max ** 0.5
         if 1 / far < scale < far:
             return Sparse(self.by_rows, scale)
@@ -149,7 +149,7 @@ class Sparse:
         return Sparse(replace(self.by_rows, values=values))
 
     def to(self, dtype: torch.dtype) -> Sparse:
-        """The matrix in another precision, scaled before that: else it might not be in range."""
+        """The matrix in another precision, scaled first: otherwise it might overflow."""
         values = (self.scale * self.by_rows.values).to(dtype)
         return Sparse(replace(self.by_rows, values=values))
 

@@ -1,4 +1,4 @@
-"""Truncated singular value decompositions, in which nothing is chosen by rounding."""
+"""Truncated singular value decompositions that do not depend on rounding errors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 from factormer.data import LowRank, Matrix, sketch
 
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
-TIED = 1e-6  # beside the largest: an entry that is zero, or two numbers that are equal
+TIED = 1e-6  # relative to the largest: entries that count as zero, numbers that count as equal
 _EXACT = 200  # sides up to which all singular vectors are cheap
-_GPU_STACK = 2**15  # matrices that it decomposes in one go
+_GPU_STACK = 2**15  # matrices that a GPU decomposes at once
 
 
 def truncated_svd(
@@ -19,9 +19,9 @@ def truncated_svd(
 ) -> tuple[Float[Tensor, "*b m k"], Float[Tensor, "*b k"], Float[Tensor, "*b n k"]]:
     """Leading k = min(rank, m, n) singular triplets (U, S, Z) with V ≈ U diag(S) Zᵀ.
 
-    Exact for small matrices and stacks, and of what is left of V after a sketch for large ones.
-    Nothing in it is chosen by rounding, which differs from processor to processor: signs are those
-    of `leans`, and triplets that are rounding beside the first are zero.
+    Exact for small matrices and stacks, and for a sketch of large ones. Nothing depends on rounding
+    errors, which differ between processors: signs are those of `leans`, and triplets that are
+    rounding errors relative to the first are zero.
     """
     k = min(rank, *V.shape[-2:])
     if isinstance(V, LowRank):
@@ -37,7 +37,7 @@ def truncated_svd(
 def leans(U: Float[Tensor, "*b m k"], Z: Float[Tensor, "*b n k"]) -> Bool[Tensor, "*b k"]:
     """Whether the pairs (u, z) have the larger part of u zᵀ in u₊z₊ᵀ, and not in u₋z₋ᵀ.
 
-    Where these are equal, up to rounding: whether the first of u's largest entries is positive.
+    If these are equal, up to rounding: whether the first of u's largest entries is positive.
     """
     plus, minus = (
         (s * U).clamp(min=0).norm(dim=-2) * (s * Z).clamp(min=0).norm(dim=-2) for s in (1, -1)
@@ -60,7 +60,7 @@ def lowrank_svd(
 
 
 def _qr(Y: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "p p"]]:
-    """Q and R of Y; at once where Y is orthonormal already, as the left factor of a sketch is."""
+    """Q and R of Y; without work if Y is orthonormal already, like the left factor of a sketch."""
     identity = torch.eye(Y.shape[1], dtype=Y.dtype, device=Y.device)
     if bool((Y.mT @ Y - identity).abs().amax() < 1e3 * torch.finfo(Y.dtype).eps):
         return Y, identity
@@ -73,8 +73,8 @@ def gram_svd(
 ) -> tuple[Float[Tensor, "*b m k"], Float[Tensor, "*b k"], Float[Tensor, "*b n k"]]:
     """The leading k singular triplets, from the eigenvectors of the smaller Gram matrix.
 
-    In float64: squaring costs digits only of singular values that are tiny beside the first, and
-    those hardly matter to a start.
+    In float64: squaring costs digits only of singular values that are tiny relative to the first,
+    and those hardly matter to a start.
     """
     if V.shape[-2] < V.shape[-1]:
         Z, S, U = gram_svd(V.T, k)
@@ -90,7 +90,7 @@ def gram_svd(
 
 
 def _eigh(G: Float[Tensor, "*b n n"]) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b n n"]]:
-    """Eigenvalues and eigenvectors; on a GPU so many matrices at once as its library takes."""
+    """Eigenvalues and eigenvectors; on a GPU at most `_GPU_STACK` matrices at once."""
     if G.dim() == 2:
         return tuple(torch.linalg.eigh(G))
     parts = [torch.linalg.eigh(part) for part in G.flatten(end_dim=-3).split(_GPU_STACK)]

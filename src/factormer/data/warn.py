@@ -1,16 +1,16 @@
-"""Warnings that point at the line of whoever called the package."""
+"""Warnings that point at the line that called the package."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 
-# Whose frames may lie between us and the caller: pipelines and wrappers of methods.
+# Packages with frames between ours and the caller's: pipelines and wrappers of methods.
 _BETWEEN = {"factormer", "sklearn", "torch", "contextlib", "jaxtyping"}
 
 
 def warn(text: str, kind: type[Warning]) -> None:
-    """Warn of what the nearest frame has led to that belongs neither to us nor to scikit-learn."""
+    """Warn, pointing at the nearest frame outside of this package and scikit-learn."""
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         frame, level = frame.f_back, level + 1

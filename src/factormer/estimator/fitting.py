@@ -23,12 +23,12 @@ from factormer.estimator.options import (
 from factormer.problem.problem import Problem
 from factormer.run.execute import rmse
 from factormer.run.request import Request
+from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients
-from factormer.run.solve import Result, Status
 
 
 def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -> Request:
-    """What the parameters of an estimator ask; `before` are its components, to go on from."""
+    """The request of an estimator's parameters; `before` are components to continue from."""
     m, n = V.shape
     loss, asked = loss_of(options.beta_loss, options.solver), Asked.read(options)
     check_limits(options.max_iter, options.tol, options.time_limit)
@@ -98,7 +98,7 @@ def reconstruction_error(request: Request, result: Result) -> float:
 
 
 def warn_of_the_end(result: Result, request: Request) -> None:
-    """Warn of an end before convergence, unless a number of iterations was asked for."""
+    """Warn of an end before convergence, unless tol is 0."""
     limits = request.limits
     if result.status is Status.INTERRUPTED:
         warn(
@@ -108,12 +108,12 @@ def warn_of_the_end(result: Result, request: Request) -> None:
     if result.status is Status.TIME_LIMIT and (limits.tol or request.is_settled):
         warn(
             f"The time limit of {limits.time_limit:g} s was reached before the tolerance was met. "
-            "Raise time_limit to improve convergence, or tol to be content with less.",
+            "Raise time_limit to improve convergence, or tol to accept a rougher fit.",
             ConvergenceWarning,
         )
     if result.status is Status.MAX_ITER and limits.tol and limits.max_iter:
         warn(
             f"Maximum number of iterations {limits.max_iter} reached. Increase it to improve "
-            "convergence, or tol to be content with less.",
+            "convergence, or tol to accept a rougher fit.",
             ConvergenceWarning,
         )

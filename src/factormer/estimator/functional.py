@@ -1,4 +1,4 @@
-"""The estimator as a function, and our starts for others: scikit-learn's words throughout."""
+"""The estimator as a function, and our starts for scikit-learn, in scikit-learn's terms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def custom_start(
     device: str | None = None,
     random_state: int | None = 0,
 ) -> tuple[Any, Any]:
-    """Our start for others: W (n_samples, r) and H (r, n_features), for init="custom".
+    """Our start for scikit-learn: W (n_samples, r) and H (r, n_features), for init="custom".
 
     In the precision of X and laid out by rows, as scikit-learn wants them:
     ``NMF(r, init="custom").fit_transform(X, W=W, H=H)``. Its solver "mu" cannot move an entry that
@@ -42,7 +42,7 @@ def non_negative_factorization(
     update_H: bool = True,
     **options: Any,
 ) -> tuple[Any, Any, int]:
-    """W, H and the number of iterations, by `NMF`; for a given H, W alone where not `update_H`.
+    """W, H and the number of iterations, by `NMF`; without `update_H`, only W is found.
 
     As scikit-learn's function of that name; `options` are parameters of `NMF`.
     """

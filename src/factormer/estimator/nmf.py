@@ -1,4 +1,4 @@
-"""NMF, the scikit-learn estimator: read the options, fit, store; transform, go back, go on."""
+"""NMF, the scikit-learn estimator: read options, fit, store; transform, invert, stream."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from factormer.estimator.streaming import Coders, copied
 from factormer.kernels.threads import threads
 from factormer.run.choose import choose
 from factormer.run.execute import execute
+from factormer.run.result import Result
 from factormer.run.settle import coefficients, is_least_squares
-from factormer.run.solve import Result
 from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
 from factormer.solvers.online import Statistics
 
@@ -77,17 +77,17 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     n_init : int
         Runs from different starts, of which the best is kept.
     warm_start : bool
-        Whether `fit` starts from the components of the fit before it.
+        Whether `fit` starts from the components of the previous fit.
     fixed_components : array-like, optional
         Rows of components_ that are known, (k, n_features): they come first and stay as they are.
         Or a mask of the rows of a custom H.
     order : {"share", None}
-        Components by the size ‖w_c‖·‖h_c‖ of their part, the largest first; None: as they came.
+        Components by the size ‖w_c‖·‖h_c‖ of their part, the largest first; None: unchanged.
     scale : {"balanced", "sum", None}
-        Components with ‖w_c‖ = ‖h_c‖, or of sum 1; None: as they came. Given starts keep order
-        and scale, and penalties have a scale of their own.
+        Components with ‖w_c‖ = ‖h_c‖, or of sum 1; None: unchanged. Given starts keep order
+        and scale; penalties fix the scale.
     forget_factor : float
-        Weight that `partial_fit` leaves to the past, above 0 and at most 1.
+        Weight of the past in `partial_fit`, above 0 and at most 1.
     callback : callable, optional
         Called after each iteration with its row of the trace: iteration, seconds, rmse.
 
@@ -224,12 +224,12 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _seed(self) -> int:
         seed: Any = self.random_state
         if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
-            return int(seed)  # which is used as it is: that is faster
+            return int(seed)  # used directly, which is faster
         return int(check_random_state(seed).randint(2**31 - 1))
 
     @threads()
     def transform(self, X: Any, mask: Any = None, weights: Any = None, sigma: Any = None) -> Any:
-        """The W that fits X ≈ W @ components_ best, under the loss and what is asked of W.
+        """The W that fits X ≈ W @ components_ best, under the loss and the penalties on W.
 
         Exact for the squared error; by iterations, to eight digits of the gradient, for other
         losses, unknown entries and constraints; as far as `time_limit` allows. `mask`, `weights`
@@ -271,7 +271,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     @threads()
     def partial_fit(self, X: Any, y: Any = None) -> NMF:
-        """Go on learning from a batch of rows, which need not come again.
+        """Continue learning from a batch of rows, which is needed only once.
 
         The first batch is fitted as by `fit`, or gives only a start where it has fewer rows than
         there are components; what was fitted before counts as a batch. After that W is exact for
@@ -297,8 +297,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def save(self, path: str | Path) -> None:
         """Write the fitted model as one safetensors file: numbers and JSON text, no code.
 
-        What `set_output` chose comes along; a `callback` and a random state that is no number do
-        not.
+        The choice of `set_output` is saved; a `callback`, and a random state that is not a number,
+        are not.
         """
         check_is_fitted(self)
         persistence.save(self, Path(path))

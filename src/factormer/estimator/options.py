@@ -1,6 +1,6 @@
-"""What users of the estimator may write, scikit-learn's words and ours, and what the engine takes.
+"""The options of the estimator, in scikit-learn's terms and ours, translated for the engine.
 
-Wrong values get a sentence; where scikit-learn has one, ours begins with its words.
+Wrong values raise an error; where scikit-learn has a message, ours begins with its words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REAL = (int, float, np.integer, np.floating)
 
 
 def rank_of(n_components: Any, n_features: int, H: Any) -> int:
-    """The number of components: as many as features for None and "auto", or as the start has."""
+    """The number of components: for None and "auto", that of the start or of the features."""
     if n_components == "auto" and H is not None and np.ndim(H) == 2:
         return len(H)
     if n_components is None or n_components == "auto":
@@ -37,14 +37,14 @@ def rank_of(n_components: Any, n_features: int, H: Any) -> int:
 
 
 def init_of(init: Any, rank: int, shape: tuple[int, int]) -> Any:
-    """The start in the words of the engine; None is scikit-learn's default, spelt out."""
+    """The start by the engine's name; None is scikit-learn's default."""
     if init is None:
         return "nndsvda" if rank <= min(shape) else "random"
     return init
 
 
 def warn_of_zeros(solver: Any, init: Any) -> None:
-    """Say that multiplicative updates leave zeros of the start as they are."""
+    """Warn that multiplicative updates keep zeros of the start."""
     if solver == "mu" and init == "nndsvd":
         warn(
             "The multiplicative update ('mu') solver cannot update zeros present in the "
@@ -55,7 +55,7 @@ def warn_of_zeros(solver: Any, init: Any) -> None:
 
 
 def loss_of(beta_loss: Any, solver: Any) -> Loss:
-    """The loss; coordinate descent knows the squared error alone."""
+    """The loss; coordinate descent takes only the squared error."""
     named = isinstance(beta_loss, Loss) or (isinstance(beta_loss, str) and beta_loss in NAMES)
     given: Any = beta_loss
     if not named and (isinstance(beta_loss, bool) or not is_finite(beta_loss)):
@@ -73,7 +73,7 @@ def loss_of(beta_loss: Any, solver: Any) -> Loss:
 
 
 def check_poles(V: Matrix, loss: Loss) -> None:
-    """A sentence that begins as scikit-learn's, where the loss forbids zeros and X has some."""
+    """Raise, in scikit-learn's words, if the loss forbids zeros and X has some."""
     try:
         check_zeros(V, loss)
     except ValueError as error:
@@ -83,7 +83,7 @@ def check_poles(V: Matrix, loss: Loss) -> None:
 
 
 class Asked(NamedTuple):
-    """What alpha_W, alpha_H and l1_ratio ask, with scikit-learn's meaning, and what is added."""
+    """alpha_W, alpha_H and l1_ratio, with scikit-learn's meaning, and further penalties."""
 
     left: float
     right: float
@@ -108,7 +108,7 @@ class Asked(NamedTuple):
         return Asked(float(alpha_W), float(alpha_H), float(l1_ratio), also_w, also_h)
 
     def on_W(self, n_features: int) -> Penalties:
-        """alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²), and what is added."""
+        """alpha_W·n_features·(l1_ratio·‖W‖₁ + ½(1 − l1_ratio)·‖W‖²), and further penalties."""
         terms = self._elastic(self.left * n_features)
         return Penalties.of([*terms, *self.also_w.terms], "alpha_W with regularize_W")
 
@@ -125,7 +125,7 @@ class Asked(NamedTuple):
 
 
 def start_array(values: Any, shape: tuple[int, int], name: str) -> np.ndarray | torch.Tensor:
-    """A factor to start from, oriented as in scikit-learn, in the words of its complaints."""
+    """A factor to start from, oriented as in scikit-learn, with its error messages."""
     where = f"NMF (input {name})"
     if values is None or is_sparse(values):
         raise ValueError(f"init='custom' needs {name} as a dense array of shape {shape}")
@@ -176,7 +176,7 @@ class Known(NamedTuple):
         if not 1 <= len(given) <= rank:
             raise ValueError(
                 f"fixed_components has {len(given)} rows and n_components is {rank}; it must "
-                f"have from 1 to {rank} (raise n_components to learn more beside them)"
+                f"have from 1 to {rank} (raise n_components to learn others too)"
             )
         rows = as_tensor(fixed, name="fixed_components", device=None)
         if not bool(rows.isfinite().all()) or bool((rows < 0).any()):
@@ -192,7 +192,7 @@ def _device_of(H: Any) -> Any:
 
 
 def check_forgetting(value: Any) -> None:
-    """A share of the past that is kept."""
+    """The weight of the past."""
     if not isinstance(value, _REAL) or not 0 < value <= 1:
         raise ValueError(
             f"forget_factor is {value!r}; it must be above 0 and at most 1 (1: forget nothing)"
@@ -200,12 +200,12 @@ def check_forgetting(value: Any) -> None:
 
 
 def check_streamable(options: Any) -> None:
-    """Of rows gone by only products are kept, which tell the squared error alone."""
+    """Only products of past rows are kept, which determine only the squared error."""
     asked = Asked.read(options)
     plain = asked.also_w.is_plain and asked.also_h.is_plain
     is_square = loss_of(options.beta_loss, options.solver).is_quadratic
     if not (is_square and plain and options.missing is None and not options.symmetric):
         raise ValueError(
-            "partial_fit takes the squared error, with alpha_W and alpha_H at most; use fit for "
+            "partial_fit takes only the squared error, alpha_W and alpha_H; use fit for "
             "another beta_loss, missing entries, regularize_W, regularize_H or symmetric=True"
         )

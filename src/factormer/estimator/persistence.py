@@ -1,4 +1,4 @@
-"""Fitted models as safetensors files: arrays, and JSON text beside them. Loading runs no code."""
+"""Fitted models as safetensors files: arrays and JSON text. Loading runs no code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from factormer.estimator.options import Asked, Known, loss_of
 from factormer.estimator.streaming import before
 from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties, Penalty
-from factormer.run.solve import Status
+from factormer.run.result import Status
 from factormer.run.trace import Row, Trace
 from factormer.solvers.online import Statistics
 
@@ -30,8 +30,8 @@ _OUTPUTS = ("default", "pandas", "polars")
 def save(model: Any, path: Path) -> None:
     """Write parameters, components, what `partial_fit` needs, the trace and `set_output`'s choice.
 
-    The file comes whole or not at all. A `callback` and a random state that is no number have no
-    text and are left out.
+    The file is written completely or not at all. A `callback`, and a random state that is not a
+    number, are left out.
     """
     arrays: dict[str, Any] = {"components_": model.components_, "past": before(model)[0]}
     params, text = {}, {}
@@ -41,7 +41,7 @@ def save(model: Any, path: Path) -> None:
         if name == "fixed_components" and value is not None:
             arrays["fixed_components"] = value
         elif name.startswith("regularize_"):
-            params[name] = [_told(term) for term in Penalties.of(value, name).terms] or None
+            params[name] = [_as_text(term) for term in Penalties.of(value, name).terms] or None
         elif isinstance(value, Loss):
             params[name] = _number(value)
         elif isinstance(value, np.generic):
@@ -71,7 +71,7 @@ def save(model: Any, path: Path) -> None:
     write(path, whole)
 
 
-def _told(term: Penalty) -> dict[str, Any]:
+def _as_text(term: Penalty) -> dict[str, Any]:
     """A penalty as text: its name, and its numbers."""
     if isinstance(term, Fixed):
         raise ValueError("a model with Fixed in regularize_W or regularize_H cannot be saved: use "
@@ -89,14 +89,14 @@ def _number(loss: Loss) -> float:
     return loss.kernel_beta
 
 
-def _heard(told: Any) -> list[Penalty] | None:
-    """The penalties that a text names; no other name means anything."""
-    if told is None:
+def _from_text(text: Any) -> list[Penalty] | None:
+    """The penalties that a text names; other names are refused."""
+    if text is None:
         return None
-    if not isinstance(told, list) or not all(isinstance(term, dict) for term in told):
-        raise ValueError(f"penalties are {told!r:.40}; they must be a list of objects")
+    if not isinstance(text, list) or not all(isinstance(term, dict) for term in text):
+        raise ValueError(f"penalties are {text!r:.40}; they must be a list of objects")
     kinds = {kind.__name__: kind for kind in Penalty.__subclasses__()}
-    return [kinds[term.pop("name")](**term) for term in told]
+    return [kinds[term.pop("name")](**term) for term in text]
 
 
 def load_into(model: Any, path: Path) -> None:
@@ -108,35 +108,35 @@ def load_into(model: Any, path: Path) -> None:
             head = file.metadata() or {}
             if head.get("format") != FORMAT:
                 raise ValueError(
-                    f"{path} is no saved NMF model (its format is {head.get('format')!r} and not "
+                    f"{path} is not a saved NMF model (its format is {head.get('format')!r}, not "
                     f"{FORMAT!r}); write one with NMF.save"
                 )
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ValueError(
-            f"{path} is no whole safetensors file ({error}); write it anew with NMF.save"
+            f"{path} is not a complete safetensors file ({error}); write it again with NMF.save"
         ) from error
     try:
         _give(model, arrays, head)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} lacks a part of a saved NMF model, or has one too many ({error}); write it "
-            "anew with NMF.save"
+            "again with NMF.save"
         ) from error
     except ValueError as error:
         raise ValueError(
-            f"{path} is no NMF model as it was saved: {error}; write it anew with NMF.save"
+            f"{path} is not an NMF model as it was saved: {error}; write it again with NMF.save"
         ) from error
 
 
 def _give(model: Any, arrays: dict[str, torch.Tensor], head: dict[str, str]) -> None:
     params, text = (parsed(head[name]) for name in ("params", "fitted"))
     if not isinstance(params, dict) or not isinstance(text, dict):
-        raise ValueError("its params, or what was fitted, is no JSON object")
+        raise ValueError("its params, or its fitted values, are not a JSON object")
     if "fixed_components" in arrays:
         params["fixed_components"] = arrays["fixed_components"].numpy()
     for name in ("regularize_W", "regularize_H"):
-        params[name] = _heard(params.get(name))
+        params[name] = _from_text(params.get(name))
     if unknown := params.keys() - model.get_params(deep=False).keys():
         raise ValueError(f"there are no parameters {sorted(unknown)}")
     model.set_params(**params)
@@ -164,7 +164,7 @@ def _give(model: Any, arrays: dict[str, torch.Tensor], head: dict[str, str]) -> 
         rmse = _shaped(arrays, "rmse", size)
         model.trace_ = Trace(Row(*row) for row in zip(*columns, rmse, strict=True))
         model.status_ = Status[text["status"]]
-    if text.get("output") is not None:  # which files of version 0.1 do not tell
+    if text.get("output") is not None:  # files of version 0.1 do not have it
         if text["output"] not in _OUTPUTS:
             raise ValueError(f"output is {text['output']!r}; it must be one of {_OUTPUTS}")
         model.set_output(transform=text["output"])
@@ -176,9 +176,11 @@ def _give(model: Any, arrays: dict[str, torch.Tensor], head: dict[str, str]) -> 
 
 
 def _components(H: torch.Tensor, *, signed: bool) -> torch.Tensor:
-    """A matrix of finite numbers, not negative unless they may be."""
+    """Check a matrix of finite numbers, not negative unless they may be."""
     if H.dim() != 2 or 0 in H.shape or H.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"components_ is {H.dtype} of shape {tuple(H.shape)}, no matrix of floats")
+        raise ValueError(
+            f"components_ is {H.dtype} of shape {tuple(H.shape)}, not a matrix of floats"
+        )
     if not bool(H.isfinite().all()):
         raise ValueError("components_ has entries that are NaN or infinite")
     if not signed and bool((H < 0).any()):

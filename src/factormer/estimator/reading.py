@@ -1,4 +1,4 @@
-"""What comes into the estimator: X, and what is known of it."""
+"""The data of the estimator: X, and which of its entries are known."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def read(
     model: Any, X: Any, mask: Any, weights: Any, sigma: Any, *, reset: bool
 ) -> tuple[Any, Matrix]:
     """X as floating numbers, and the matrix it stands for."""
-    told = any(part is not None for part in (mask, weights, sigma))
-    X = validated(model, X, reset=reset, with_nan=told or model.missing == "nan")
+    given = any(part is not None for part in (mask, weights, sigma))
+    X = validated(model, X, reset=reset, with_nan=given or model.missing == "nan")
     return X, data_of(X, model.missing, mask, weights, sigma, model.device)
 
 
@@ -42,7 +42,7 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
         _check_width(model, X.shape[1], reset)
         return X
     given: Any = X
-    if is_sparse(X):  # before anybody converts it
+    if is_sparse(X):  # before it is converted
         given = checked(X, "X")
     finite: Any = "allow-nan" if with_nan else True
     try:
@@ -78,7 +78,7 @@ def _check_width(model: Any, n_features: int, reset: bool) -> None:
 def data_of(
     X: Any, missing: Any, mask: Any, weights: Any, sigma: Any, device: str | None
 ) -> Matrix:
-    """The data with what is known of it; NaN is unknown only where that is said."""
+    """The data with its weights; NaN is unknown only with missing="nan", mask or weights."""
     check_choice("missing", missing, MISSING)
     if sigma is not None:
         if weights is not None:
@@ -100,7 +100,7 @@ def data_of(
         whole = observe(torch.where(absent, 1.0, entries), **options)
         if not isinstance(whole, Observed) or float(whole.count().sum()) != _count(V):
             raise ValueError(
-                "X contains NaN where mask and weights call it known; say missing='nan' where NaN "
+                "X contains NaN where mask and weights call it known; use missing='nan' if NaN "
                 "is not known"
             )
     return V
@@ -111,7 +111,7 @@ def _count(V: Matrix) -> float:
 
 
 def _precision(sigma: Any) -> Any:
-    """1/σ², entry by entry; of sparse σ, of what is stored."""
+    """1/σ², entry by entry; of the stored entries, if σ is sparse."""
     if isinstance(sigma, torch.Tensor) and not is_sparse(sigma):
         values, weights = sigma, sigma.double() ** -2
     elif is_sparse(sigma) and not isinstance(sigma, torch.Tensor):

@@ -25,13 +25,13 @@ _PLAIN = (0.0, 0.0, None)
 
 
 class Coders:
-    """The coder of the components in hand, kept since it takes longer to make than to use once."""
+    """The coder of the current components, kept because it is slower to make than to use."""
 
     def __init__(self) -> None:
         self._kept: tuple[Any, Asked, Coder] | None = None
 
     def coder(self, components: Any, asked: Asked) -> Coder:
-        """That of the last time, unless components or penalties were changed since."""
+        """The last coder, unless components or penalties have changed since."""
         if self._kept is None or not self._serves(components, asked):
             H = as_tensor(components, name="components_", device=None).mT
             coder = Coder.of(H, *(asked.on_W(len(H)).by_rows or _PLAIN))
@@ -48,7 +48,7 @@ class Coders:
 
 
 def copied(array: Any) -> Any:
-    """The same numbers elsewhere, by rows."""
+    """The same numbers on another device or in another precision, by rows."""
     if isinstance(array, Tensor):
         return array.clone(memory_format=torch.contiguous_format)
     return array.copy()
@@ -62,7 +62,7 @@ def learn(
     known: Known | None,
     kept: float | int,
 ) -> tuple[Float[Tensor, "n r"], float, Statistics]:
-    """Go on from H with a batch of rows: the new H, ‖W Hᵀ − V‖ of the batch, and the past.
+    """Update H by a batch of rows: the new H, ‖W Hᵀ − V‖ of the batch, and the past.
 
     W is exact for the batch and H; then H follows, `past` having the weight `kept`.
     """
@@ -79,7 +79,7 @@ def learn(
 
 
 def _check_squares(past: Statistics, mean: Float[Tensor, ""]) -> None:
-    """WᵀW and XᵀW have to be numbers: with components that sum to 1, W is as large as X."""
+    """Check that WᵀW and XᵀW are finite: with components that sum to 1, W is as large as X."""
     if not bool(past.A.isfinite().all() and past.B.isfinite().all()):
         raise ValueError(
             f"X has a mean of {float(mean):g}, and the squares of its coefficients are beyond "
@@ -99,7 +99,7 @@ def begin(model: Any, X: Any, rank: int) -> None:
 
 
 def go_on(model: Any, X: Any, V: Dense | Sparse) -> None:
-    """Let the model learn from one more batch of rows."""
+    """Update the model by one more batch of rows."""
     H = as_tensor(model.components_, name="components_", device=str(V.device)).mT
     if model._stream is None:
         WtW, m = before(model)
@@ -114,7 +114,7 @@ def go_on(model: Any, X: Any, V: Dense | Sparse) -> None:
 
 
 def before(model: Any) -> tuple[torch.Tensor, int]:
-    """WᵀW and the number of rows of the fit that a stream goes on from."""
+    """WᵀW and the number of rows of the fit that a stream continues from."""
     if model._past is None:
         W = model.result_.factors.W.double()
         model._past = (W.mT @ W, len(W))

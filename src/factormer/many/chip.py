@@ -20,7 +20,7 @@ from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
-from factormer.run.solve import Result, Status
+from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
 from factormer.solvers.hals import HALS
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 import numpy as np
 
 from factormer.many.jobs import Jobs
-from factormer.run.solve import Result, Status
+from factormer.run.result import Result, Status
 
 
 class Summaries(NamedTuple):

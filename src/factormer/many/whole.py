@@ -21,7 +21,7 @@ from factormer.many.results import Outcome
 from factormer.problem.arrays import is_readable
 from factormer.problem.products import RESOLVED
 from factormer.run.plan import Plan, View
-from factormer.run.solve import Result, Status
+from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random

@@ -1,1 +1,1 @@
-"""The networks; they know matrices and factors, and no solver."""
+"""The networks; they use matrices and factors, but no solver."""

@@ -1,10 +1,10 @@
-"""The any-rank network: the r components of a factorization as a small graph, V never looked at.
+"""The any-rank network: the r components of a factorization as a small graph, without V.
 
 A node is a component. Its features are inner products, pooled over the rows of a factor, of the
 last moves of the iteration; edges are the cosines in WᵀW and HᵀH, which the solver has anyway.
-Out come a few coefficients a component, with which an accelerator combines those moves. Weights are
-shared by all components, so that one network serves every rank and size; every feature is a ratio,
-so that it serves every scale of V. Shapes: r rank, d width, *b batch axes; an axis of 2 is for W
+The output is a few coefficients per component, with which an accelerator combines those moves.
+Weights are shared by all components, so one network serves every rank and size; every feature is a
+ratio, so it serves every scale of V. Shapes: r rank, d width, *b batch axes; an axis of 2 is for W
 and H.
 """
 
@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-_FLOOR = 1e-14  # squared moves beside the squared factor below which all are alike
-_N_POOLED = 15  # features of a component and a factor
-_N_SHARED = 6  # features of a component, or of all of them
-_N_OUT = 6  # numbers a component and a factor
+_FLOOR = 1e-14  # squared moves, relative to the squared factor, that are rounding errors
+_N_POOLED = 15  # features per component and factor
+_N_SHARED = 6  # features per component that W and H share
+_N_OUT = 6  # outputs per component and factor
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class AnyRankNetwork(nn.Module):
         nn.init.zeros_(self.extract.bias)
 
     def forward(self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], progress: Progress) -> Mixing:
-        """What to add to plain extrapolation, from the moves and [WᵀW, HᵀH]."""
+        """The coefficients to add to plain extrapolation, from the moves and [WᵀW, HᵀH]."""
         nodes, edges, step = self.look(moves, gram, progress)
         out = self.listen(nodes, edges).clamp(-4, 4).to(gram.dtype)
         out = out.unflatten(-1, (2, _N_OUT)).movedim(-2, -3)  # (2, r, numbers)
@@ -128,7 +128,7 @@ class AnyRankNetwork(nn.Module):
     def listen(
         self, nodes: Float[Tensor, "*b r k"], edges: Float[Tensor, "*b 3 r r"]
     ) -> Float[Tensor, "*b r n"]:
-        """What the components say, for each factor, after they have heard each other."""
+        """The outputs of each component and factor, after message passing."""
         nodes, edges = (part.to(self.embed.weight.dtype) for part in (nodes, edges))
         h = gate(self.embed(nodes))  # (r, d)
         for send, layer in zip(self.send, self.layers, strict=True):
@@ -165,7 +165,7 @@ def _mixing(
 
 
 def _anderson(side: Pooled, shares: Float[Tensor, "*b 1 r"]) -> Anderson:
-    """Anderson acceleration of depth two, from inner products; components weigh as they are big."""
+    """Anderson acceleration of depth two, from inner products; large components weigh more."""
     products = torch.stack((side.SS, side.TT, side.UU, side.ST, side.SU, side.TU))
     over_all = (products * shares).sum(dim=-1, keepdim=True)
     both = torch.stack([over_all.expand_as(products), products], dim=1)
@@ -191,7 +191,7 @@ def _bounded(x: Tensor) -> Tensor:
 
 
 def _relative(side: Pooled) -> Pooled:
-    """Inner products beside the squared norm of the column: free of scale."""
+    """Inner products relative to the squared norm of the column: free of scale."""
     moved = side.DD + side.PP + side.SS + side.TT + side.UU
     norm = _positive(torch.maximum(_not_tiny(side.XX), 1e-6 * moved))  # a column may vanish
     return Pooled(*(torch.stack(side[:-1]) / norm), zeros=side.zeros)
@@ -221,7 +221,7 @@ def _features(
 
 
 def _shared(strength: Float[Tensor, "*b r"], progress: Progress) -> Float[Tensor, "*b r k"]:
-    """How strong a component is beside the others, and where the iteration stands."""
+    """How strong a component is relative to the others, and the progress of the iteration."""
     r = strength.shape[-1]
     strong = torch.maximum(strength, 1e-12 * strength.amax(dim=-1, keepdim=True)).log() / 2
     strong = (strong - strong.mean(dim=-1, keepdim=True)).clamp(-6, 6) / 2
@@ -252,7 +252,7 @@ def _log_ratio(AA: Tensor, BB: Tensor) -> Tensor:
 
 
 def _not_tiny(squares: Float[Tensor, "*b r"]) -> Float[Tensor, "*b r"]:
-    """Squared norms, none so small beside the largest that it is but rounding."""
+    """Squared norms, bounded below by rounding errors of the largest."""
     return torch.maximum(squares, 1e-16 * squares.amax(dim=-1, keepdim=True))
 
 

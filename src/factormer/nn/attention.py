@@ -110,5 +110,5 @@ class EdgeAttention(nn.Module):
 def _per_source(
     a: Float[Tensor, "*b h n p"], B: Float[Tensor, "*b p q"]
 ) -> Float[Tensor, "*b h n q"]:
-    """A product with what all heads share, as one matrix product a batch member."""
+    """A product with what all heads share, as one matrix product per batch member."""
     return (a.flatten(-3, -2) @ B).unflatten(-2, a.shape[-3:-1])

@@ -1,8 +1,8 @@
 """The refining Factormer: the paper's network, with the residual of the current point on its edges.
 
 The N-Factormer replaces the factors by what its last layer says. This variant corrects them after
-every layer, and shows each layer how wrong they are, as eq. 10 suggests a network would like to
-know. Shapes: m rows, n columns, r rank, d width, *b batch axes.
+every layer, and shows each layer their residual, as eq. 10 suggests.
+Shapes: m rows, n columns, r rank, d width, *b batch axes.
 """
 
 from __future__ import annotations

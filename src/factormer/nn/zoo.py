@@ -23,13 +23,13 @@ from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network, build
 
 FORMAT = "factormer-1"
-_PLANNED = {"accel-r10": 1872}  # steps, where a released card does not tell (docs/log.md)
+_PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (docs/log.md)
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a network is: its config, what it was trained on, at what cost, how well it does."""
+    """What a network is: config, training data, cost, and performance."""
 
     name: str
     version: str
@@ -51,7 +51,7 @@ class Card:
 
     @property
     def course(self) -> dict[str, Any]:
-        """The training, where a run that was stopped says so in words."""
+        """The training; a run that was stopped says so in words."""
         return _in_words(self.training)
 
     def __str__(self) -> str:
@@ -61,15 +61,15 @@ class Card:
 
 
 def _in_words(training: Mapping[str, Any]) -> dict[str, Any]:
-    """A run that was finished says nothing of it; what one was begun from is told alike."""
-    told = dict(training)
-    planned = told.pop("planned steps", _PLANNED.get(_name_of(told)))
-    if not told.pop("finished", True):
+    """Replace the flag of an unfinished run by words; likewise in the run that it began from."""
+    words = dict(training)
+    planned = words.pop("planned steps", _PLANNED.get(_name_of(words)))
+    if not words.pop("finished", True):
         of = "" if planned is None else f" of {planned}"
-        told["steps"] = f"{told['steps']}{of}: this stage of the training was stopped early"
-    if isinstance(told.get("begun from"), Mapping):
-        told["begun from"] = _in_words(told["begun from"])
-    return told
+        words["steps"] = f"{words['steps']}{of}: this stage of the training was stopped early"
+    if isinstance(words.get("begun from"), Mapping):
+        words["begun from"] = _in_words(words["begun from"])
+    return words
 
 
 def _name_of(training: Mapping[str, Any]) -> str:
@@ -112,7 +112,7 @@ def load_any_rank(name: str | Path) -> AnyRankNetwork:
     """Load an accelerator that serves every rank."""
     model = load_model(name)
     if not isinstance(model, AnyRankNetwork):
-        raise ValueError(f"{name} serves rank {model.config.rank} alone; choose an any-rank one")
+        raise ValueError(f"{name} serves only rank {model.config.rank}; choose an any-rank one")
     return model
 
 
@@ -123,13 +123,13 @@ def _filled(make: Callable[[Any], Model], config: Any, path: Path) -> Model:
     bad = [key for key, t in tensors.items() if not (t.is_floating_point() and t.isfinite().all())]
     if bad:
         raise ValueError(
-            f"{path} has weights that are NaN, infinite or no floating numbers, in {bad[0]}; copy "
+            f"{path} has weights that are NaN, infinite or not floating, in {bad[0]}; copy "
             "or train it again"
         )
     try:
         if not 0 < _depth(config) <= len(tensors):
             raise ValueError(f"it has {len(tensors)} tensors for {_depth(config)} layers")
-        with torch.device("meta"):  # which takes no memory, whatever sizes the card claims
+        with torch.device("meta"):  # which takes no memory, however large the sizes in the card
             sizes = {key: tensor.shape for key, tensor in make(config).state_dict().items()}
         wrong = [key for key in sizes if key in tensors and tensors[key].shape != sizes[key]]
         if wrong:
@@ -147,7 +147,7 @@ def _depth(config: ModelConfig | AnyRankConfig) -> int:
 
 
 def find_model(name: str | Path) -> Path:
-    """The file of a shipped network, or the path itself where it is one of a .safetensors file."""
+    """The file of a shipped network, or the path itself if it is that of a .safetensors file."""
     path = Path(name)
     if path.suffix == ".safetensors":
         return path
@@ -162,14 +162,14 @@ def find_model(name: str | Path) -> Path:
 
 
 def save_model(model: Network | AnyRankNetwork, card: Card, path: Path) -> None:
-    """Write weights and card, whole or not at all."""
+    """Write weights and card, completely or not at all."""
     header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
     tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}
     write(path, save(tensors, metadata=header))
 
 
 def read_card(path: Path) -> Card:
-    """Read the card in a weights file, or say in a sentence what is wrong with the file."""
+    """Read the card in a weights file, or raise an error that says what is wrong with the file."""
     if not path.is_file():
         raise FileNotFoundError(
             f"there is no weights file {path}; check it, or train that network first"

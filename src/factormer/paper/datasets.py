@@ -1,4 +1,4 @@
-"""The paper's two real matrices, from the files as people have them (section 7.1).
+"""The paper's two real matrices, from the files that are in circulation (section 7.1).
 
 They are not the package's to distribute, so the user names a folder that holds them: by an option
 (`--data`) or by the environment variable FACTORMER_DATA. Rows are pixels, as in the paper: a column

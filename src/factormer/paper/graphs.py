@@ -3,7 +3,7 @@
 A matrix is its König digraph; a product W Hᵀ is two of them glued together; the line digraph turns
 the paths of the glued graph into edges; and the augmented line digraph carries V on those edges, so
 that a network that passes messages along them sees the whole problem. The network itself never
-builds these graphs (it works on W, H and V directly): they are here to be read, drawn and exported.
+builds these graphs (it works on W, H and V directly): they are for reading, drawing and export.
 
 Sizes: m rows, n columns, r components, e edges, p features of a node, q features of an edge.
 """

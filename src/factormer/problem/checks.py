@@ -1,4 +1,4 @@
-"""Sentences for problems that cannot be solved."""
+"""Errors for problems that cannot be solved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from factormer.problem.problem import Problem
 
 
 def checked(problem: Problem) -> Problem:
-    """The problem, unless V has zeros where its loss has a pole, or known columns do not fit."""
+    """Return the problem, or raise if V has zeros at a pole of its loss or Fixed does not fit."""
     check_zeros(problem.V, problem.loss)
     m, n = problem.V.shape[-2:]
     for name, on, size in (("W", problem.on_w, m), ("H", problem.on_h, n)):
@@ -24,7 +24,7 @@ def checked(problem: Problem) -> Problem:
 
 
 def check_zeros(V: Matrix, loss: Loss) -> None:
-    """Refuse zeros in V where the loss has a pole."""
+    """Refuse zeros in V if the loss has a pole there."""
     if not loss.has_pole:
         return
     if isinstance(V, Observed):

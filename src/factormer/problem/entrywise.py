@@ -14,7 +14,7 @@ from factormer.data import Dense, Matrix, Normal, Observed, Sparse
 from factormer.data.factors import Factors
 from factormer.problem.loss import Loss
 
-_BLOCK = 2**20  # entries of V that are looked at together
+_BLOCK = 2**20  # entries of V per block
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class EntryByEntry:
     loss: Loss
 
     def value(self, x: Factors) -> Float[Tensor, "*b"]:
-        """The sum, in float64; not below 0, where rounding could lead."""
+        """The sum, in float64; rounding cannot make it negative."""
         d, V = self.loss, self.V
         if isinstance(V, Sparse) and d.zero_slope is not None:  # zeros count, and cost s·y
             total = d.zero_slope * (x.W.double().sum(dim=0) * x.H.double().sum(dim=0)).sum()
@@ -33,7 +33,7 @@ class EntryByEntry:
                 total = total + (d(v, y) - d.zero_slope * y).double().sum()
         else:
             parts = ((v, y, w) for v, y, w, _ in _weighted(V, x))
-            if d.is_quadratic:  # whose squares float32 may not hold
+            if d.is_quadratic:  # whose squares may overflow float32
                 parts = ((v.double(), y.double(), w) for v, y, w in parts)
             total = torch.stack([_sum(w, d(v, y)) for v, y, w in parts]).sum(dim=0)
         return total.clamp(min=0)
@@ -84,7 +84,7 @@ def _add(out: Tensor, W: Tensor, at: Any, part: Tensor) -> None:
 
 
 def _stored(V: Sparse, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Stored entries v, their fit y, rows and columns, some at a time."""
+    """Stored entries v, their fit y, rows and columns, in blocks."""
     at = V.by_rows
     counts = at.starts.diff().long()
     rows = torch.repeat_interleave(torch.arange(len(counts), device=V.device), counts)

@@ -1,4 +1,4 @@
-"""What a loss is: a class that knows its value, its slope, its curvature and how it scales."""
+"""What a loss is: a class with a value, a slope, a curvature, and a rule for scaling."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Loss(ABC):
     """d(v, y) of an entry v of V and its fit y: never negative, and 0 where y = v.
 
     To add a loss, write one subclass (a frozen dataclass, say) with value, slope and curvature;
-    no solver changes. The rest has defaults, which hold for each d that is convex in y, and which
-    a subclass may replace by something faster. All work entry by entry.
+    no solver changes. The rest has defaults that are right for every d that is convex in y; a
+    subclass may replace them by something faster. All work entry by entry.
     """
 
     @abstractmethod
@@ -43,12 +43,12 @@ class Loss(ABC):
 
     @property
     def is_quadratic(self) -> bool:
-        """Whether d = ½(v − y)², so that the normal equations tell all."""
+        """Whether d = ½(v − y)², so that the normal equations suffice."""
         return False
 
     @property
     def is_for_counts(self) -> bool:
-        """Whether entries are expected to vary as counts do, and their roots all alike."""
+        """Whether entries vary like counts, so that their square roots all vary equally."""
         return False
 
     @property
@@ -58,14 +58,14 @@ class Loss(ABC):
 
     @property
     def has_unit(self) -> bool:
-        """Whether d has a size of its own, which `scaled` changes."""
+        """Whether d has parameters in the unit of V, which `scaled` changes."""
         return False
 
     @property
     def zero_slope(self) -> float | None:
         """The s such that `parts` are (a, s), with a = 0 where v = 0; None where there is none.
 
-        Then d(0, y) = s·y, and the zeros of a sparse V need not be looked at one by one.
+        Then d(0, y) = s·y, and the zeros of a sparse V need not be visited one by one.
         """
         return None
 
@@ -100,8 +100,8 @@ class Loss(ABC):
     ) -> Each:
         """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
 
-        It is between v and x. Newton's method looks for it there, from the larger or from a guess
-        `near` it, and halves where it would leave.
+        It is between v and x. Newton's method searches there, from the larger or from a guess
+        `near` it; steps that would leave are replaced by bisection.
         """
         low, high = floored(torch.minimum(x, v)), floored(torch.maximum(x, v))
         y = high if near is None else torch.minimum(torch.maximum(near, low), high)

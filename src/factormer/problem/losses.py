@@ -11,7 +11,7 @@ import torch
 from factormer.problem.loss import Each, Loss, floored
 
 NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
-LARGEST = 100  # β, of which powers are still numbers
+LARGEST = 100  # β whose powers do not overflow
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Beta(Loss):
         return y ** (b - 3) * ((b - 1) * y + (2 - b) * v)
 
     def parts(self, v: Each, y: Each) -> tuple[Each, Each]:
-        """(v y^(β−2), y^(β−1)): what draws y up, and what holds it down."""
+        """(v y^(β−2), y^(β−1)): what pulls y up, and what holds it down."""
         y = floored(y)
         if self.beta == 1:
             return v / y, torch.ones_like(y)
@@ -106,8 +106,8 @@ class Beta(Loss):
         """The y > 0 that minimises weight·d(v, y) + ½(y − x)².
 
         In closed form for β = 1 and 2. Otherwise the answer is between v and x, and Newton's method
-        comes down to it from the larger, or from a guess `near` it; where it leaves the bounds, it
-        goes on between them. It ends with a step so short that the next would be of rounding.
+        descends to it from the larger, or from a guess `near` it; if it leaves the bounds, it
+        continues between them. It ends when the next step would be a rounding error.
         """
         tiny = torch.finfo(x.dtype).tiny
         if self.is_quadratic:
@@ -119,7 +119,7 @@ class Beta(Loss):
             return torch.where(shifted > 0, (shifted + root) / 2, low)
         b = self.beta
         known = torch.as_tensor(weight > 0, device=x.device).expand_as(x)
-        v = torch.where(known, v, x)  # what has no weight stays where it is
+        v = torch.where(known, v, x)  # entries without weight stay
         low, high = floored(torch.minimum(x, v)), floored(torch.maximum(x, v))
         if b < 2:  # from w y^(β−2) (v − y) = y − x a bound above 0 where x is not
             least = (weight * v / 2 / (v + x.abs()).clamp(min=tiny)) ** (1 / (2 - b))

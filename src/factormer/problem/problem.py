@@ -26,7 +26,7 @@ NONE = Penalties()
 class Problem:
     """min Σ ω d(V, W Hᵀ) + p(W) + q(H), for one matrix or for each of a stack.
 
-    d is the loss, p and q are penalties. Entries of V count alike, or have weights ω (`Observed`).
+    d is the loss, p and q are penalties. Entries of V have equal weights, or ω (`Observed`).
     Factors are nonnegative unless penalties say otherwise. The plainest case is min ½‖W Hᵀ − V‖²
     over W ≥ 0, H ≥ 0 (eq. 2). `resolved` is for the errors of `FromProducts`.
     """
@@ -49,12 +49,12 @@ class Problem:
 
     @cached_property
     def is_quadratic(self) -> bool:
-        """Whether the misfit is the squared error of all entries: normal equations tell all."""
+        """Whether the misfit is the squared error of all entries: normal equations suffice."""
         return self.loss.is_quadratic and not isinstance(self.V, Observed)
 
     @cached_property
     def is_free(self) -> bool:
-        """Whether nothing is asked of the factors but W ≥ 0, H ≥ 0."""
+        """Whether W ≥ 0, H ≥ 0 are the only constraints."""
         return self.on_w.is_plain and self.on_h.is_plain
 
     @cached_property
@@ -64,12 +64,12 @@ class Problem:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether penalties are L1 and L2 alone, besides known columns."""
+        """Whether penalties are only L1 and L2, besides known columns."""
         return self.on_w.elastic is not None and self.on_h.elastic is not None
 
     @cached_property
     def misfit(self) -> FromProducts | EntryByEntry:
-        """Σ ω d(V, W Hᵀ) and its gradient: the only choice between the ways to compute them."""
+        """Σ ω d(V, W Hᵀ) and its gradient: the only place that chooses how to compute them."""
         if self.is_quadratic:
             return FromProducts(self.V, self.resolved)
         return EntryByEntry(self.V, self.loss)
@@ -93,7 +93,7 @@ class Problem:
         return value if self.is_free else value.double() + self._penalty(x)
 
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
-        """Twice the objective, in float64, for little where (VH, HᵀH) of x are `known`.
+        """Twice the objective, in float64, at little cost if (VH, HᵀH) of x are `known`.
 
         ‖W Hᵀ − V‖² in the plainest case.
         """
@@ -109,10 +109,10 @@ class Problem:
         return self.misfit.blurred()
 
     def stationarity(self, x: Factors) -> Float[Tensor, "*b"]:
-        """Norm of what a proximal gradient step would change, over its length: 0 where none would.
+        """Norm of the change by a proximal gradient step, over its length: 0 at a solution.
 
-        That is the projected gradient where only X ≥ 0, L1 and L2 are asked of a factor X: where X
-        is zero, only the negative part of the gradient counts.
+        With no penalties but X ≥ 0, L1 and L2 this is the projected gradient: where X is zero, only
+        the negative part of the gradient counts.
         """
         if self.is_plain and (norm := slope(self.V, x)) is not None:
             return norm
@@ -122,9 +122,9 @@ class Problem:
     def normalized(self) -> tuple[Problem, Float[Tensor, "*b"]]:
         """The problem of V / c, c the mean of V, with weights of mean 1; and c.
 
-        So the paper trains and tests. Errors are those of this problem over `unit(c)`. A matrix of
-        zeros is left as it is, with 1 in place of its mean; so is a stack whose penalties, or loss,
-        would have to differ from member to member.
+        As in the paper. Errors are those of this problem over `unit(c)`. A matrix of zeros is left
+        as it is, with 1 in place of its mean; so is a stack whose penalties or loss would have to
+        differ between members.
         """
         mean, total = self.mean(), self.V.total()
         if not every(total > 0):
@@ -142,12 +142,12 @@ class Problem:
         return replace(self, V=V, loss=self.loss.scaled(c), on_w=on_w, on_h=on_h), mean
 
     def unit(self, mean: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-        """What an error of the problem of V / mean is multiplied by to be one of this."""
+        """The factor from errors of the problem of V / mean to errors of this one."""
         unit = mean.double() ** (self.loss.degree / 2)
         return unit * self._level.sqrt() if isinstance(self.V, Observed) else unit
 
     def scaled_back(self, x: Factors, c: Float[Tensor, "*b"]) -> Factors:
-        """The point of the problem of c·V that x is of this one."""
+        """The point of the problem of c·V that corresponds to x."""
         p = self._share
         if p == 0.5:
             return x.scale(c)
@@ -155,12 +155,12 @@ class Problem:
         return Factors(x.W * c**p, x.H * c ** (1 - p))
 
     def taken(self, x: Factors) -> Factors:
-        """The point in the precision of V, with what is known of it in its place."""
+        """The point in the precision of V, with known columns in place."""
         W, H = (F.to(self.V.dtype) for F in x)
         return Factors(self.on_w.placed(W), self.on_h.placed(H))
 
     def start(self) -> Problem:
-        """The plain problem in which a start is looked for."""
+        """The plain problem that starts are made for."""
         V = self.V
         return Problem(V.filled if isinstance(V, Observed) else V, self.rank)
 
@@ -184,9 +184,9 @@ class Problem:
 
     @property
     def _share(self) -> float:
-        """The p such that W takes up cᵖ of a factor c of V, and H the rest.
+        """The p such that when V is scaled by c, W is scaled by cᵖ and H by the rest.
 
-        Each takes its root, but a factor that has sizes of its own keeps them.
+        Both by √c, unless penalties fix the size of one of them.
         """
         on_w, on_h = self.on_w.firmness, self.on_h.firmness
         return 0.5 if on_w == on_h else float(on_w < on_h)

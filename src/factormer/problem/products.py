@@ -1,4 +1,4 @@
-"""The squared error from products with V, which solvers have at hand."""
+"""The squared error from products with V, which solvers already have."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from factormer.data import Matrix, Normal, n_entries
 from factormer.data.base import inner
 from factormer.data.factors import Factors, some
 
-_FEW = 2**16  # entries of V that are read as fast as products are formed
+_FEW = 2**16  # entries of V up to which reading them is as fast as forming products
 # Share of ‖V‖² below which ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ has too few digits left for a loss.
 RESOLVED = {torch.float32: 1e-3, torch.float64: 1e-12}
-_BLURRED = {torch.float32: 1e-2, torch.float64: 1e-4}  # and for a number that is reported
+_BLURRED = {torch.float32: 1e-2, torch.float64: 1e-4}  # and for a reported number
 
 
 @dataclass(frozen=True, eq=False)
 class FromProducts:
-    """½‖W Hᵀ − V‖² where all entries count alike.
+    """½‖W Hᵀ − V‖² with equal weights.
 
-    `resolved` says whether errors from products have enough digits; where it is False, the entries
-    of V are read as well. None: look at each error, which on a GPU has to be waited for.
+    `resolved` says whether errors from products have enough digits; if False, the entries of V are
+    read as well. None: check each error, which makes the CPU wait for a GPU.
     """
 
     V: Matrix
@@ -37,7 +37,7 @@ class FromProducts:
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖² from (VH, HᵀH), which a solver that has just updated W knows.
 
-        Accumulated in float64; where that leaves too few digits, from the entries of V after all.
+        Accumulated in float64; if that leaves too few digits, computed from the entries of V.
         """
         if known is None and math.prod(self.V.shape) <= _FEW:
             return self.V.sq_error(x).double()

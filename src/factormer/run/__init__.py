@@ -1,1 +1,1 @@
-"""From what was asked to a result: choose, iterate, finish."""
+"""From a request to a result: choose, iterate, finish."""

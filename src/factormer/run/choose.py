@@ -25,7 +25,7 @@ from factormer.starts import Given, Initializer
 
 
 def choose(request: Request) -> Plan:
-    """How to carry the request out; a choice that does not fit is refused in a sentence."""
+    """How to carry out the request; a choice that does not fit raises an error."""
     stages = _stages(request)
     start, name, why = _start(request, request.start, stages[0].view)
     restart = start
@@ -35,7 +35,7 @@ def choose(request: Request) -> Plan:
 
 
 def _settles(request: Request) -> bool:
-    """Whether W is at last made the best for H: not where so many iterations were asked for."""
+    """Whether to make W optimal for H at the end: not if tol=0 asks for all iterations."""
     limits = request.limits
     if len(request.problem.V.shape) > 2 or request.is_symmetric:
         return False
@@ -80,7 +80,7 @@ def _solver(request: Request, view: View) -> _Solver:
     special = request.is_symmetric or not problem.is_plain
     if special and uses not in (None, "auto"):
         raise ValueError(
-            f"accelerator is {uses!r}, which serves the plain squared error alone; with "
+            f"accelerator is {uses!r}, which serves only the plain squared error; with "
             "another loss, unknown entries, weights, penalties or symmetry leave it out"
         )
     if uses == "auto":
@@ -113,7 +113,7 @@ def _auto_for_least_squares(
     if len(V.shape) > 2 or V.device.type != "cpu":
         return "her-admm", "products alone, for stacks and GPUs"
     if view is not View.SKETCH and _looks_ahead(V, rank):
-        return "ahead", "V is large beside its factors"
+        return "ahead", "V is large relative to its factors"
     return "her", "the fastest for one matrix of this size"
 
 
@@ -137,7 +137,7 @@ def _auto_for_losses(problem: Problem) -> tuple[str, str]:
 
 
 def _looks_ahead(V: Matrix, rank: int) -> bool:
-    """Whether V is so large that iterations on what its products tell of it cost little."""
+    """Whether V is so large that iterations ahead, between two passes over it, cost little."""
     if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
         return False
     m, n = V.shape
@@ -145,10 +145,10 @@ def _looks_ahead(V: Matrix, rank: int) -> bool:
 
 
 def _repays(V: Matrix) -> bool:
-    """Whether fewer iterations on V are worth a network's time for each: it looks at m + n rows.
+    """Whether a network saves more time in iterations on V than it takes for m + n rows.
 
-    Where the products with V are most of the cost; measured on a CPU, for dense data. On a GPU
-    they are not (docs/anyrank.md).
+    That is where products with V dominate the cost, as measured on a CPU for dense data; on a GPU
+    they do not (docs/anyrank.md).
     """
     if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
         return False
@@ -157,7 +157,7 @@ def _repays(V: Matrix) -> bool:
 
 
 def _is_heavy_newton(request: Request, name: str) -> bool:
-    """Whether Newton steps cost so much that float32 pays, compiled anew."""
+    """Whether Newton steps cost so much that float32 pays for its own compilation."""
     V, rank = request.problem.V, request.problem.rank
     double = V.dtype == torch.float64 and len(V.shape) == 2 and V.device.type == "cpu"
     return name == "newton" and double and float(V.work()) * rank**2 >= T.SINGLE_LOSS
@@ -166,8 +166,8 @@ def _is_heavy_newton(request: Request, name: str) -> bool:
 def _on_sketch(request: Request) -> int | None:
     """The iteration up to which to work on a sketch; None where V itself is best.
 
-    A sketch pays for one dense matrix on which an iteration costs several times one on the sketch,
-    often enough to make up for making it (docs/engine.md).
+    A sketch pays for one dense matrix if an iteration on it is several times cheaper, often enough
+    to repay making the sketch (docs/engine.md).
     """
     V, rank, max_iter = request.problem.V, request.problem.rank, request.limits.max_iter
     if not isinstance(V, Dense) or len(V.shape) != 2:
@@ -192,7 +192,7 @@ class _Start(NamedTuple):
 
 
 def _start(request: Request, name: str, view: View) -> _Start:
-    """The start of that name, made fit for the loss, known columns or one factor."""
+    """The start of that name, adapted to the loss, known columns or a single factor."""
     problem = request.problem
     if request.is_symmetric:
         name = "random" if name == "auto" else name
@@ -255,5 +255,5 @@ def _auto_lifted(request: Request) -> _Start:
 
 
 def is_network(start: str) -> bool:
-    """Whether a start is learned; those look at the entries of V one by one."""
+    """Whether a start is learned; those need the entries of V one by one."""
     return start not in ("auto", "custom", *STARTS)

@@ -1,4 +1,4 @@
-"""execute(): carry plans out. Stages, restarts, settling, order and scale, for everybody alike."""
+"""execute(): carry out plans. Stages, restarts, settling, order and scale, for every caller."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Request
+from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, plain_rmse
-from factormer.run.solve import (
-    Result,
+from factormer.run.stages import Stage, solve_in_stages
+from factormer.run.stop import (
     Rounding,
     Slowing,
-    Stage,
     Stalled,
     Stationary,
-    Status,
     StopRule,
     TimeBudget,
     Watch,
     any_of,
-    solve_in_stages,
     watched,
 )
 from factormer.run.trace import Row
@@ -52,10 +50,10 @@ def execute(
     """The result of each plan: the best of its runs, settled, in order and to scale.
 
     Never worse than the best point that was seen. `started` is a reading of `time.perf_counter()`
-    from before the data was read; `callback` gets each row of a trace, and `watch` looks on.
+    from before the data was read; `callback` gets each row of a trace, `watch` points and trace.
     """
     begun = time.perf_counter() if started is None else started
-    with threads():  # all of it: torch's own threads, once started, would hang in a forked process
+    with threads():  # everything: torch's own threads, once started, would hang in a forked process
         return [_one(plan, begun, callback, watch) for plan in plans]
 
 
@@ -132,14 +130,14 @@ def _run(
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
     x = scaled.scaled_back(result.factors, mean)
-    x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # which scaling has changed
+    x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # as scaling changed them
     return replace(result, factors=x, trace=result.trace.scaled(unit), error=unit * result.error)
 
 
 def _stride(request: Request) -> int:
-    """How many iterations to make between looks at stop rules, clock and signals, where they leap.
+    """How many iterations a leap makes between checks of stop rules, clock and signals.
 
-    Ten, since `Stationary` looks that often; more where it never does and they take no time.
+    Ten, since `Stationary` checks that often; more if it never does and iterations are fast.
     """
     limits, problem = request.limits, request.problem
     if limits.tol or limits.time_limit is not None or len(problem.V.shape) > 2:
@@ -150,7 +148,7 @@ def _stride(request: Request) -> int:
 
 @torch.no_grad()
 def starting_factors(plan: Plan) -> Factors:
-    """The start of a plan, on V itself, and no iteration."""
+    """The start of a plan, on V itself, without iterations."""
     scaled, mean = plan.request.problem.normalized()
     check_mean(mean)
     return scaled.scaled_back(plan.start(scaled, _generator(plan.request.seed)), mean)
@@ -181,12 +179,12 @@ def _on_views(
 
 
 def _fits_single_precision(problem: Problem) -> bool:
-    """Whether the penalties, in the unit of V / mean, are numbers in float32."""
+    """Whether the penalties, in the unit of V / mean, are finite in float32."""
     return all(t.fits(torch.float32) for t in (*problem.on_w.terms, *problem.on_h.terms))
 
 
 def _points(start: Initializer, problem: Problem, rng: torch.Generator) -> list[Factors]:
-    """The points to set out from: several where a sketch makes it cheap to try them."""
+    """The points to start from: several if a sketch makes it cheap to try them."""
     if isinstance(start, Rotated) and isinstance(problem.V, LowRank):
         return start.candidates(problem, rng)
     return [start(problem, rng)]
@@ -208,8 +206,8 @@ def _generator(seed: int | None) -> torch.Generator:
 def _settled(plan: Plan, result: Result, until: float | None) -> Result:
     """Make W the best for its components, which is what `transform` would find.
 
-    Not where time ran out or somebody interrupted: then W is what the last iteration left; nor
-    where the best iterate is better.
+    If time ran out or the run was interrupted, W is that of the last iteration. If the best
+    iterate is better, it is kept.
     """
     request = plan.request
     over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
@@ -236,7 +234,7 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
 
 
 def _tidy(result: Result, request: Request) -> Result:
-    """Bring components into order and scale, where nothing and nobody has given them theirs."""
+    """Order and scale components, unless a start or a penalty fixes them."""
     if request.keeps_order:
         return result
     scale = request.scale if request.is_free else None

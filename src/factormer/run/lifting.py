@@ -1,4 +1,4 @@
-"""Starts for other losses and for known columns: starts of least squares, made fit for them."""
+"""Starts for other losses and for known columns, adapted from those of least squares."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from factormer.starts import Given, Initializer
 
 @dataclass(frozen=True)
 class Lifted:
-    """A start of least squares, iterated a little, without zeros: a loss may have a pole there."""
+    """A start of least squares after a few iterations, without zeros: losses may have poles."""
 
     base: Initializer
     n_iter: int = 5
-    share: float = 0.01  # of the mean of a component, which entries are lifted to
+    share: float = 0.01  # of the mean of a component, the least value of an entry
     solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
@@ -37,7 +37,7 @@ class Lifted:
 class Squared:
     """A start for counts, from one for their roots.
 
-    Errors of √V are of one size everywhere, if V has counts, so least squares weigh them rightly.
+    If V has counts, errors of √V have one size everywhere, so least squares weigh them correctly.
     """
 
     base: Initializer
@@ -58,7 +58,7 @@ def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b
 class Beside:
     """Another start with the known columns in their places, and the other factor fitted to them.
 
-    A start that was given, and one where both factors have known columns, is only put in order.
+    A given start, and one where both factors have known columns, only gets its known columns.
     """
 
     base: Initializer
@@ -71,7 +71,7 @@ class Beside:
         if given or on_h.fixed is None or on_w.fixed is not None:
             x = problem.taken(self.base(plain, rng))
             if isinstance(self.base, Given) and not problem.is_free:
-                asis = problem.taken(self.base.x0)  # penalties may want it out of proportion to V
+                asis = problem.taken(self.base.x0)  # penalties may need another scale than V
                 x = where(problem.objective(asis) <= problem.objective(x), asis, x)
             return x
         free = ~on_h.fixed.at.to(plain.V.device)
@@ -89,7 +89,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Tied:
-    """Another start, for one factor that stands for both: the mean of its two."""
+    """Another start, for V ≈ H Hᵀ: the mean of its two factors."""
 
     base: Initializer
 

@@ -1,4 +1,4 @@
-"""Several starts at once, of which fewer and fewer stay in: a better optimum for a little time."""
+"""Several starts at once, of which the worse half is dropped again and again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG = 10**9  # work enough to wake every thread
 
 
 class TournamentState(NamedTuple):
-    """The states that are still in, which of them has the least error, and the iterations made."""
+    """The remaining states, which of them has the least error, and the iterations made."""
 
     states: tuple[Any, ...]
     best: int
@@ -39,11 +39,11 @@ class TournamentState(NamedTuple):
 
 @dataclass(frozen=True)
 class Tournament:
-    """A solver of one matrix that sets out from `others` too, beside the point it is given.
+    """A solver of one matrix that starts from `others` too, besides the given point.
 
-    After each of these numbers of `rounds`, the worse half leaves. An iteration is one of each that
-    is in; its point is the best of them. Since that always stays, the error never rises for
-    a solver whose error does not.
+    After each number of iterations in `rounds`, the worse half is dropped. An iteration is one of
+    each remaining state; its point is the best of them, which always stays: the error never rises
+    if that of the solver does not.
     """
 
     solver: Solver[Any]
@@ -71,7 +71,7 @@ class Tournament:
 
         here = [Look(problem, inner, 0) for inner in state.states]
         first = _at_once(lambda look: next(on(look, n_iter)), problem, here)
-        made = max(look.t for look in first)  # who could not leap so far catches up
+        made = max(look.t for look in first)  # states that made a shorter leap catch up
         runs = _at_once(lambda look: [look, *on(look, made)], problem, first)
         errors = torch.stack([torch.cat([look.errors for look in looks]) for looks in runs])
         errors = torch.where(errors.isnan(), torch.inf, errors)  # (states, made)
@@ -96,7 +96,7 @@ def _at_once(f: Callable[[Any], R], problem: Problem, items: Sequence[Any]) -> l
     results: list[Any] = [None] * len(items)
 
     def some(start: int, stop: int) -> None:
-        with torch.no_grad():  # which a thread does not know from another
+        with torch.no_grad():  # which is a setting of each thread
             for k in range(start, stop):
                 results[k] = f(items[k])
 

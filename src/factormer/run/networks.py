@@ -10,7 +10,7 @@ import torch
 
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
-from factormer.accelerate.cuda_graph import Replayed
+from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
@@ -44,8 +44,8 @@ def _shipped(name: str) -> AnyRankNetwork:
 def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> Solver[Any]:
     """The solver with that network.
 
-    An any-rank network takes the place of the extrapolation in "her" and "her-admm", and in "ahead"
-    wherever no iterations are made ahead.
+    An any-rank network replaces the extrapolation in "her" and "her-admm", and in "ahead" wherever
+    no iterations are made ahead.
     """
     if not isinstance(network, AnyRankNetwork):
         return Accelerated(solver, LearnedAccelerator(network))
@@ -53,13 +53,13 @@ def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> S
         return Restarted(solver.solver, AnyRank(network))
     if isinstance(solver, Lookahead):
         return replace(solver, resting=AnyRank(network))
-    if isinstance(solver, Replayed):
-        return Replayed(solver.solver, AnyRank(network))
+    if isinstance(solver, Captured):
+        return Captured(solver.solver, AnyRank(network))
     return Restarted(solver, AnyRank(network))
 
 
 def ships(name: str, *, use: str) -> bool:
-    """Whether a network of that name ships for that use, or it is somebody's own file."""
+    """Whether a network of that name ships for that use, or it is a user's file."""
     if name.endswith(".safetensors"):
         return True
     card = zoo.models().get(name)

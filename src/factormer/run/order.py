@@ -1,4 +1,4 @@
-"""One order and one scale for components that could come in any: W P⁻¹ and P H are as good."""
+"""One order and one scale for components, which the fit leaves open: W P⁻¹ and P H fit as well."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from factormer.data.factors import Factors
 
-_DIGITS = 9  # of a share; two that differ by less are equal, and stay as they came
+_DIGITS = 9  # of a share; two that differ by less count as equal and keep their order
 _TINY = np.finfo(float).tiny
 
 
@@ -27,7 +27,7 @@ def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
     with np.errstate(all="ignore"):
         if scale == "sum":
             times = x.H.sum(dim=-2, dtype=torch.float64).cpu().numpy()
-        else:  # roots, lest a ratio leave the numbers
+        else:  # roots, so that no ratio overflows
             times = np.sqrt(lengths(x.H)) / np.sqrt(lengths(x.W))
         times = np.where(np.isfinite(times) & (times > 0), times, 1.0)
     by = torch.from_numpy(times).to(x.W)[..., None, :]
@@ -44,7 +44,7 @@ def _arranged(x: Factors, places: Tensor) -> Factors:
 
 
 def shares(x: Factors) -> Float[np.ndarray, "*b r"]:
-    """The share of each component in Σ W Hᵀ, by absolute values; of numbers of any size."""
+    """The share of each component in Σ W Hᵀ, by absolute values; without overflow."""
     w, h = (F.abs().sum(dim=-2, dtype=torch.float64).cpu().numpy() for F in x)
     w, h = (s / np.maximum(s.max(axis=-1, keepdims=True), _TINY) for s in (w, h))
     sizes = w * h
@@ -52,9 +52,9 @@ def shares(x: Factors) -> Float[np.ndarray, "*b r"]:
 
 
 def lengths(F: Float[Tensor, "*b m r"]) -> Float[np.ndarray, "*b r"]:
-    """The length of each column, in float64, of numbers of any size."""
+    """The length of each column, in float64, without overflow."""
     length = torch.linalg.vector_norm(F, dim=-2, dtype=torch.float64).cpu().numpy()
-    if ((length > 1e-150) & (length < 1e150)).all():  # no square has left the numbers
+    if ((length > 1e-150) & (length < 1e150)).all():  # no square has over- or underflown
         return length
     F = F.double()
     largest = F.abs().amax(dim=-2)

@@ -1,4 +1,4 @@
-"""Plan: which start, stages and last steps a request gets; it explains itself when printed."""
+"""Plan: the start, stages and last steps of a request; it explains itself when printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from factormer.starts import Initializer
 
 
 class View(Enum):
-    """What a stage looks at in place of V."""
+    """What a stage works on."""
 
     ITSELF = "V"
     SINGLE = "V in float32"
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """A plan in words, without data: what was asked, and part by part what was chosen and why."""
+    """A plan in words, without data: the request, and for each part what was chosen and why."""
 
     asked: str
     start: str
@@ -60,7 +60,7 @@ class Plan:
     start: Initializer
     start_name: str
     start_why: str
-    restart: Initializer  # of the runs after the first, where there are several
+    restart: Initializer  # of the runs after the first, if there are several
     stages: tuple[Stage, ...]
     settles: bool
 

@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def circumstances() -> dict[str, Any]:
-    """All that the numbers may depend on; no path or name of this computer's owner is in it."""
+    """All that the numbers may depend on; without paths or names of this computer's owner."""
     return {
         "factormer": _version(),
         "commit": commit(),
@@ -29,7 +29,7 @@ def circumstances() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this is run from, "-dirty" if it was changed since."""
+    """The commit of the checkout that this runs from, "-dirty" if it was changed since."""
     try:
         top = Path(_git("rev-parse", "--show-toplevel"))
         if top / "src" / "factormer" != _PACKAGE:  # installed somewhere inside another checkout

@@ -1,6 +1,6 @@
 """Every start and solver by its name, and what each needs of a problem.
 
-A solver declares its needs, and a problem has traits: neither knows the other's names. Several
+A solver declares its needs, and a problem has traits: neither refers to the other by name. Several
 solvers may share a name; the first whose needs are met serves. To add one, write its file and one
 line here.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from factormer.accelerate.base import Restarted
-from factormer.accelerate.cuda_graph import Replayed
+from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
@@ -29,14 +29,14 @@ from factormer.starts import NNDSVD, Initializer, Merged, Random, Rotated, Separ
 
 
 class Asked(NamedTuple):
-    """What a solver is asked for: a problem, whose factors may be tied to be one."""
+    """What a solver must solve: a problem, whose two factors may be tied to be one."""
 
     problem: Problem
     tied: bool = False
 
 
 class Trait(NamedTuple):
-    """Something that a solver may need of a problem, and the words for a problem that lacks it."""
+    """Something that a solver may need of a problem, and the message if it is missing."""
 
     holds: Callable[[Asked], bool]
     lacking: str
@@ -45,23 +45,23 @@ class Trait(NamedTuple):
 TRAITS = {
     "tied": Trait(lambda a: a.tied, "solves V ≈ H Hᵀ, which symmetric=True asks for"),
     "free": Trait(lambda a: not a.tied, "solves for two factors, and symmetric=True asks for one"),
-    "least squares": Trait(lambda a: a.problem.is_plain, "serves the plain squared error alone"),
+    "least squares": Trait(lambda a: a.problem.is_plain, "serves only the plain squared error"),
     "divergence": Trait(
         lambda a: not a.problem.is_plain,
         "is for other losses, unknown entries, weights and penalties",
     ),
     "squared error": Trait(
         lambda a: a.problem.is_quadratic,
-        "serves the squared error of data that are all known and count alike",
+        "serves only the squared error of known entries with equal weights",
     ),
     "elastic": Trait(
-        lambda a: a.problem.is_elastic, "takes L1 and L2 alone as penalties; use 'ao-admm'"
+        lambda a: a.problem.is_elastic, "takes only L1 and L2 as penalties; use 'ao-admm'"
     ),
     "one matrix": Trait(
         lambda a: len(a.problem.V.shape) == 2, "serves one matrix, and V is a stack of them"
     ),
     "β": Trait(
-        lambda a: a.problem.loss.kernel_beta is not None, "knows β-divergences alone; use 'mu'"
+        lambda a: a.problem.loss.kernel_beta is not None, "knows only β-divergences; use 'mu'"
     ),
     "compiled rows": Trait(
         lambda a: can_step(a.problem), "needs numba: pip install numba, or use 'mu'"
@@ -98,12 +98,12 @@ SOLVERS: tuple[Kind, ...] = (
         "ahead",
         lambda _: Lookahead(),
         (*_PLAIN, "one matrix"),
-        "HALS that goes on between readings of V with what they told",
+        "HALS, with more iterations on a small matrix between passes over V",
     ),
     Kind("her", lambda _: HER(), _PLAIN, "HALS, extrapolated with restart"),
     Kind(
         "her-admm",
-        lambda _: Replayed(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+        lambda _: Captured(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
         _PLAIN,
         "ADMM, extrapolated with restart",
     ),
@@ -148,7 +148,7 @@ DETERMINED = ("nndsvd", "nndsvda", "custom")  # starts in which nothing is rando
 
 
 def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:
-    """The solver of that name that serves the problem; if none does, a sentence."""
+    """The solver of that name that serves the problem; if none does, raise an error."""
     asked = Asked(problem, tied)
     named = [kind for kind in SOLVERS if kind.name == ALIASES.get(name, name)]
     for kind in named:

@@ -1,4 +1,4 @@
-"""Request: what was asked, read once and found right; nothing in it is decided yet."""
+"""Request: the arguments, read and checked once; nothing in it is decided yet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULTS = Limits()
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Request:
-    """One factorization that somebody wants."""
+    """One factorization to make."""
 
     problem: Problem
     is_symmetric: bool = False
@@ -59,22 +59,22 @@ class Request:
 
     @property
     def loss(self) -> Loss:
-        """What a misfit costs."""
+        """The loss."""
         return self.problem.loss
 
     @property
     def is_settled(self) -> bool:
-        """Whether all of H is known, and only W is asked for."""
+        """Whether all of H is known, and only W is to be found."""
         return self.on_h.is_settled
 
     @property
     def keeps_order(self) -> bool:
-        """Whether components stay as they came: those of a given start, and beside known ones."""
+        """Whether components keep their order: with a given start, or known components."""
         return self.x0 is not None or self.on_h.fixed is not None or self.on_w.fixed is not None
 
     @property
     def is_free(self) -> bool:
-        """Whether components may be scaled: penalties, and one factor for two, have a scale."""
+        """Whether components may be scaled: penalties and V ≈ H Hᵀ fix the scale."""
         return self.problem.is_free and not self.is_symmetric
 
     @staticmethod
@@ -137,11 +137,11 @@ class Request:
 
 
 def _check_symmetry(problem: Problem) -> None:
-    """V has to be square, V = Vᵀ, and the loss the squared error."""
+    """Check that V = Vᵀ and that the loss is the squared error."""
     V = problem.V
     if not problem.is_plain:
         raise ValueError(
-            "symmetric=True goes with the squared error alone: leave out loss, mask, weights, "
+            "symmetric=True goes only with the squared error: leave out loss, mask, weights, "
             "missing and regularize_W, regularize_H"
         )
     m, n = V.shape[-2:]
@@ -162,13 +162,13 @@ def as_name(keyword: str, value: Any) -> str:
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise with a sentence where the value is none of the choices."""
+    """Raise if the value is not one of the choices."""
     if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
         raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, choices))}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise with a sentence where the value is no whole number of at least `least`."""
+    """Raise if the value is not a whole number of at least `least`."""
     whole = isinstance(value, int) or hasattr(value, "__index__")
     if isinstance(value, bool) or not whole or value < least:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")

@@ -1,4 +1,4 @@
-"""W for an H that is known: of new rows, and at the end of a fit."""
+"""W for a known H: of new rows, and at the end of a fit."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties
 from factormer.problem.problem import Problem
 from factormer.run.choose import auto_solver
-from factormer.run.solve import Result, Stationary, Status, StopRule, TimeBudget, any_of, solve
+from factormer.run.result import Result, Status
+from factormer.run.solve import solve
+from factormer.run.stop import Stationary, StopRule, TimeBudget, any_of
 from factormer.solvers.coding import Coder
 from factormer.solvers.newton import Newton
 
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
-_LIMIT = 500  # iterations to get there; a fifth at least where each is many proximal steps,
-_STEPS = 2e4  # and of these so many entries times iterations
+_LIMIT = 500  # iterations to get there, at most
+_STEPS = 2e4  # entries × iterations, if each is many proximal steps; at least a fifth of _LIMIT
 
 
 class Coded(NamedTuple):
-    """The W that was found, after how many iterations, and whether there was time for all of it."""
+    """W, the number of iterations, and whether there was time for all rows."""
 
     W: Float[Tensor, "m r"]
     n_iter: int
@@ -58,7 +60,7 @@ def coefficients(
 
 
 def is_least_squares(V: Matrix, loss: Loss, on_w: Penalties) -> bool:
-    """Whether rows of W are the answers to least-squares problems that can be solved exactly."""
+    """Whether the rows of W are least-squares problems that can be solved exactly."""
     return loss.is_quadratic and on_w.by_rows is not None and isinstance(V, Dense | Sparse)
 
 
@@ -110,9 +112,9 @@ def iterated(
 
 
 def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
-    """W, or a part of it whose penalty is no more than the number of entries, each about 1.
+    """W, scaled down until its penalty is at most the number of entries, each about 1.
 
-    From a start whose penalty is all that counts, the gradient would fall by `_EXACT` on the way.
+    From a start dominated by its penalty, the gradient would fall by `_EXACT` too early.
     """
     value, size = float(problem.on_w.value(W)), float(problem.size())
     while value > size:
@@ -124,7 +126,7 @@ def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]
 
 
 def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
-    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean where squares would not be numbers."""
+    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean if squares would overflow."""
     problem = Problem(V, x.W.shape[1])
     mean, root, unit = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25, None
     if mean and not 1 / root < mean < root:

@@ -1,4 +1,4 @@
-"""All that "auto" goes by: each number with what it decides and the command that measured it.
+"""The numbers by which "auto" decides: what each decides, and the command that measured it.
 
 Timings were taken on two cores of an Intel Xeon unless a command says otherwise; docs/engine.md and
 docs/losses.md have the tables.
@@ -26,5 +26,5 @@ POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes
 SINGLE = 2e6  # multiplications of a product from which float32 is faster
 SINGLE_LOSS = 2e7  # multiplications of a Newton half-step from which float32 repays compiling it
 
-# Looks: Ctrl-C and watchers wait for a tenth of a second or so
-LOOKS = 2e8  # multiplications between two looks at clock and signals, where no rule asks for more
+# Checks: Ctrl-C and watchers wait for about a tenth of a second
+LOOKS = 2e8  # multiplications between two checks of clock and signals, unless a rule needs more

@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def objective(rmse: Any, entries: Any) -> float | np.ndarray:
-    """½·entries·rmse²; infinite or 0, with a warning, where float64 has no number for it."""
+    """½·entries·rmse²; infinite or 0, with a warning, if it overflows or underflows float64."""
     rmse, root = np.asarray(rmse, np.float64), np.sqrt(np.asarray(entries) / 2)
     with np.errstate(over="ignore", under="ignore"):
         value = np.square(rmse * root)
@@ -36,16 +36,16 @@ def objective(rmse: Any, entries: Any) -> float | np.ndarray:
 
 
 class Trace:
-    """The history of a run, a row an iteration, iteration 0 being the start.
+    """The history of a run, one row per iteration; iteration 0 is the start.
 
     Errors are those on `unit`·V. A solver that makes many iterations at once adds them as one
-    bunch, whose rows are made when they are asked for.
+    block, whose rows are made on demand.
     """
 
     def __init__(self, rows: Iterable[Row] = (), unit: Float[Tensor, "*b"] | float = 1.0) -> None:
         self._rows, self.unit = list(rows), unit
         self.entries: Any = 1.0  # how many entries of V count
-        self._bunch: tuple[Tensor, float] | None = None  # errors, and the seconds they took
+        self._block: tuple[Tensor, float] | None = None  # errors, and the seconds they took
 
     @property
     def rows(self) -> list[Row]:
@@ -61,8 +61,8 @@ class Trace:
 
     def _known(self) -> list[Row]:
         """The rows in the unit that they were made in."""
-        if self._bunch is not None:
-            (errors, seconds), self._bunch = self._bunch, None
+        if self._block is not None:
+            (errors, seconds), self._block = self._block, None
             t, before, pace = *self._last_known(), seconds / len(errors)
             for k, error in enumerate(errors.unbind(), 1):
                 self._rows.append(Row(t + k, before + pace * k, error))
@@ -72,9 +72,9 @@ class Trace:
     def last(self) -> Row:
         """The latest row."""
         t, seconds = self._last_known()
-        if self._bunch is None:
+        if self._block is None:
             return self._in_unit(self._rows[-1])
-        errors, more = self._bunch
+        errors, more = self._block
         return self._in_unit(Row(t + len(errors), seconds + more, errors[-1]))
 
     def _last_known(self) -> tuple[int, float]:
@@ -87,7 +87,7 @@ class Trace:
 
     @property
     def seconds(self) -> np.ndarray:
-        """Seconds of the solver up to each iteration, with what the start took."""
+        """Seconds of the solver up to each iteration, including the start."""
         return np.array([row.seconds for row in self._known()])
 
     @property
@@ -101,22 +101,22 @@ class Trace:
         return np.asarray(objective(self.rmse, self.entries))
 
     def extend(self, rmse: Float[Tensor, "k *b"], seconds: float) -> None:
-        """Add a row for each error, one at least, the time having passed evenly."""
-        rows = self._known()  # so that there is but one bunch
+        """Add a row for each error, at least one; the seconds are divided evenly."""
+        rows = self._known()  # so that there is only one block
         if len(rmse) == 1:
             t, before = self._last_known()
             rows.append(Row(t + 1, before + seconds, rmse[0]))
         else:
-            self._bunch = (rmse, seconds)
+            self._block = (rmse, seconds)
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""
         scaled = Trace(self._rows, c * self.unit)
-        scaled._bunch, scaled.entries = self._bunch, self.entries
+        scaled._block, scaled.entries = self._block, self.entries
         return scaled
 
     def __len__(self) -> int:
-        return len(self._rows) + (0 if self._bunch is None else len(self._bunch[0]))
+        return len(self._rows) + (0 if self._block is None else len(self._block[0]))
 
     def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
         """Draw error against "iteration" or "seconds" on matplotlib axes, which are returned."""

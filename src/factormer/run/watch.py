@@ -1,4 +1,4 @@
-"""Seeing a fit work: a bar, and scikit-learn's own callbacks where its version has them."""
+"""Watching a fit: a progress bar, and scikit-learn's callbacks if its version has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from factormer.data.factors import Factors
-from factormer.run.solve import Watch
+from factormer.run.stop import Watch
 from factormer.run.trace import Trace
 
 try:
@@ -65,7 +65,7 @@ def counted(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
 
 
 class _Counter:
-    """How many iterations are new since the last call; a run that starts anew counts from 0."""
+    """How many iterations are new since the last call; a new run counts from 0."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -77,7 +77,7 @@ class _Counter:
 
 
 class Hooks:
-    """One fit in the eyes of scikit-learn's callbacks: a task, whose subtasks are iterations."""
+    """One fit for scikit-learn's callbacks: a task, whose subtasks are iterations."""
 
     def __init__(self, estimator: Any, X: Any, total: int) -> None:
         self.estimator, self.X = estimator, X
@@ -87,27 +87,27 @@ class Hooks:
 
     @staticmethod
     def of(estimator: Any, X: Any, total: int) -> Hooks | None:
-        """Those of an estimator that has callbacks, its own or those of what it is part of."""
+        """The hooks of an estimator with callbacks, its own or those of an enclosing estimator."""
         return Hooks(estimator, X, total) if getattr(estimator, "_skl_callbacks", None) else None
 
     def look(self, x: Factors, trace: Trace) -> bool:
-        """Tell of each new iteration; True where a callback asks to stop.
+        """Report each new iteration; True if a callback asks to stop.
 
-        Iterations made at once are told one after another, all with the point they led to.
+        Iterations made at once are reported one after another, all with their last point.
         """
         new = self._since(trace.last.iteration)
-        return any(self._tell(x) for _ in range(new))
+        return any(self._report(x) for _ in range(new))
 
-    def _tell(self, x: Factors) -> bool:
-        told = {"estimator": self.estimator, "X": self.X}
+    def _report(self, x: Factors) -> bool:
+        fit = {"estimator": self.estimator, "X": self.X}
         task = self.context.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(**told)
+        task.call_on_fit_task_begin(**fit)
         return task.call_on_fit_task_end(
-            **told, reconstruction_attributes=lambda: {"components_": x.H.mT.cpu().numpy()}
+            **fit, reconstruction_attributes=lambda: {"components_": x.H.mT.cpu().numpy()}
         )
 
     def end(self) -> None:
-        """Tell of the end of the fit."""
+        """Report the end of the fit."""
         attributes = {"components_": self.estimator.components_}
         self.context.call_on_fit_task_end(
             estimator=self.estimator, X=self.X, reconstruction_attributes=attributes
@@ -115,7 +115,7 @@ class Hooks:
 
 
 def all_of(*watches: Watch | None) -> Watch | None:
-    """Everybody who looks on, as one; None where there is nobody."""
+    """All watches as one; None if there are none."""
     present = [watch for watch in watches if watch is not None]
     if not present:
         return None

@@ -28,7 +28,7 @@ def admm_nnls(
     """Approximately solve min ½‖W Hᵀ − V‖² over H ≥ 0 (eq. 8), warm-started at (H, U).
 
     The dual step has the opposite sign to eq. 22, which diverges: docs/paper.md. With `tol`, stop
-    early once primal and dual residuals are that small beside H and U (Huang et al., 2016).
+    early once primal and dual residuals are that small relative to H and U (Huang et al., 2016).
     """
     rho = rho[..., None, None]
     ridge = rho * torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)  # (r, r)
@@ -83,7 +83,7 @@ class ADMMState(NamedTuple):
 class AOADMM:
     """The paper's solver: ρ = 1, five inner sweeps, the dual set to zero at each call (app. B).
 
-    ρ = 1 suits data of mean 1 and small rank; on real data it can stall or swing. Not a descent
+    ρ = 1 suits data of mean 1 and small rank; on real data it can stall or oscillate. Not a descent
     method: the loss may rise from one iteration to the next.
     """
 

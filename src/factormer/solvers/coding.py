@@ -20,8 +20,8 @@ from factormer.kernels import active_set, exact_rows
 from factormer.kernels.threads import share, threads
 from factormer.solvers.hals import hals_nnls
 
-_BLOCK = 2**15  # rows that are worked on at a time, at most, so that memory is bounded
-_PATIENCE = 2e8  # multiplications between two looks at the clock, at most
+_BLOCK = 2**15  # rows per block, at most, to bound memory
+_PATIENCE = 2e8  # multiplications between two checks of the clock, at most
 _SWEEPS = 12
 
 
@@ -29,9 +29,9 @@ _SWEEPS = 12
 class Coder:
     """Finds min ½‖W Hᵀ − V‖² + l1·‖W‖₁ + ½·l2·‖W‖² over W ≥ 0 for a given H (eq. 8, transposed).
 
-    What depends on H alone is done once: with columns of [H; √l2·I] brought to length 1, and that
-    = QR, a row v of V is the short target Qᵀ[v; 0], and the problem is one with r columns of R.
-    Rows of W may have to sum to `total` besides.
+    What depends only on H is done once: the columns of [H; √l2·I] are normalised, and factorized as
+    QR; a row v of V becomes the short target Qᵀ[v; 0], for a problem with the r columns of R.
+    With `total`, rows of W also have to sum to it.
     """
 
     sizes: Float[Tensor, " r"]
@@ -76,9 +76,8 @@ class Coder:
     ) -> tuple[Float[Tensor, "m r"], bool]:
         """W, found on the CPU in float64, and whether all of its rows were reached in time.
 
-        A row stays as it was `before` unless the new one fits as well. Those that are not reached
-        `until` a reading of `time.perf_counter()` stay too, or without any are what a few sweeps
-        find.
+        A row stays as it was `before` unless the new one fits as well. Rows not reached `until` a
+        reading of `time.perf_counter()` stay too, or without `before` come from a few sweeps.
         """
         m, r = V.shape[0], len(self.sizes)
         W = torch.zeros(m, r, dtype=torch.float64)

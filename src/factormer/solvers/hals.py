@@ -17,7 +17,7 @@ from factormer.kernels.threads import share
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
-# The curvature beside the largest at which a component counts as zero: rounding, no direction.
+# Curvature, relative to the largest, below which a component counts as zero: a rounding error.
 FLAT = {dtype: (100 * torch.finfo(dtype).eps) ** 2 for dtype in (torch.float32, torch.float64)}
 _HEAVY = 2e6  # multiplications from which sweeps in float32 are worth their compilation
 
@@ -25,8 +25,8 @@ _HEAVY = 2e6  # multiplications from which sweeps in float32 are worth their com
 def sweep(normal: Normal, H: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b n r"]:
     """One sweep on min ½‖W Hᵀ − V‖² over H ≥ 0: H_c ← (H_c + (VᵀW − H WᵀW)_c / (WᵀW)_cc)₊.
 
-    A component whose column of W is zero is left as it is, so none is lost: where H_c becomes
-    zero, W_c stays what it was, and H_c comes back as soon as that pays.
+    A component whose column of W is zero is left as it is, so none is lost: if H_c becomes zero,
+    W_c stays, and H_c can grow again as soon as that pays.
     """
     VtW, WtW = normal
     diagonal = WtW.diagonal(dim1=-2, dim2=-1)
@@ -76,7 +76,7 @@ def _is_plain(H: Tensor) -> bool:
 
 
 class HALSState(NamedTuple):
-    """The point, the sweeps that its half-steps are worth, and (VH, HᵀH) if known.
+    """The point, the sweeps of its half-steps, and (VH, HᵀH) if known.
 
     `read` is the W that the last step began at, and its VᵀW.
     """
@@ -117,7 +117,7 @@ class HALS:
     """Accelerated HALS (Gillis & Glineur, 2012): a product with V pays for several sweeps.
 
     A half-step on n rows makes 1 + ⌊alpha·(1 + (mn + mr)/(nr + n))⌋ sweeps, at most `max_sweeps`
-    (mn is what a product costs: fewer where V is sparse or compressed): then they cost about alpha
+    (mn is the cost of a product: less if V is sparse or compressed): then they cost about alpha
     times the product they share. alpha = 0 is plain HALS. A descent method: no half-step raises
     the objective. L1 and L2 penalties are part of the normal equations, and known columns stay.
     """
@@ -128,7 +128,7 @@ class HALS:
     def init(self, problem: Problem, x0: Factors) -> HALSState:
         if not (problem.is_quadratic and problem.is_elastic):
             raise ValueError(
-                "solver='hals' takes the squared error, with penalties L1 and L2 alone; leave "
+                "solver='hals' takes only the squared error, and penalties L1 and L2; use "
                 "solver='auto' for other losses and penalties"
             )
         V, r = problem.V, problem.rank

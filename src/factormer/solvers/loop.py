@@ -1,4 +1,4 @@
-"""The loop: the only place that advances a solver, for solving, training and measuring alike."""
+"""The loop: the only place that advances a solver, for solving, training and measuring."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def go_on(
     at_most: int = 1,
     made: int = 0,
 ) -> Iterator[Look]:
-    """The loop from a state in place of a start."""
+    """The loop from a state instead of a start."""
     look = Look(problem, state, made)
     yield look
     while limit is None or look.t < limit:
@@ -73,7 +73,7 @@ def go_on(
 
 
 def iterated(problem: Problem, solver: Solver[Any], x0: Factors, n_iter: int) -> Any:
-    """The state after so many iterations."""
+    """The state after n iterations."""
     *_, look = loop(problem, solver, x0, limit=n_iter, at_most=max(n_iter, 1))
     return look.state
 

@@ -30,7 +30,7 @@ def update(problem: Problem, x: Factors, normal: Normal | None = None) -> Float[
     """The new H, for any loss, L1 and L2 (Févotte & Idier, 2011).
 
     H ← H · (A / (B + λ₁ + λ₂ H))^γ, where B − A is the gradient of the misfit: (VᵀW, H WᵀW) for the
-    squared error, of which the `normal` equations may be known.
+    squared error, whose `normal` equations may be known.
     """
     on, H = problem.on_h, x.H
     up, down = problem.misfit.parts(x) if normal is None else (normal.VtW, H @ normal.WtW)
@@ -46,7 +46,7 @@ class Multiplicative:
 
     An entry that is zero stays zero, so a start with zeros (NNDSVD) ends with at least as many.
     The penalties L1 and L2 join the denominator. With a `floor`, smaller entries are lifted to it
-    before each step: an extrapolated point is clipped there, and not for good.
+    before each step, so entries of an extrapolated point that were clipped can grow again.
     """
 
     floor: float = 0.0
@@ -54,7 +54,7 @@ class Multiplicative:
     def init(self, problem: Problem, x0: Factors) -> Point:
         if not problem.is_elastic:
             raise ValueError(
-                "solver='mu' takes L1 and L2 alone as penalties; use solver='ao-admm' for others"
+                "solver='mu' takes only L1 and L2 as penalties; use solver='ao-admm' for others"
             )
         return Point(x0)
 

@@ -20,7 +20,7 @@ from factormer.problem.problem import Problem
 
 @dataclass(frozen=True)
 class NewtonState:
-    """The point, and the objective there where the last step has told it."""
+    """The point, and the objective there if the last step computed it."""
 
     factors: Factors
     value: float | None = None
@@ -34,7 +34,7 @@ class NewtonState:
 
 @dataclass(frozen=True)
 class Newton:
-    """Each row goes to the minimum of a quadratic model of its loss, as far as that descends.
+    """Each row moves towards the minimum of a quadratic model of its loss, while that descends.
 
     The model has the exact curvature where d is convex (1 ≤ β ≤ 2: Newton's), and bounds d from
     above elsewhere. `n_sweeps` of coordinate descent find its minimum over X ≥ 0. A descent
@@ -45,7 +45,7 @@ class Newton:
 
     n_steps: int = 1
     n_sweeps: int = 4
-    near: float = 1e-5  # share of an entry below which its fit is taken to be there
+    near: float = 1e-5  # share of an entry that its fit is taken to be at least
 
     def init(self, problem: Problem, x0: Factors) -> NewtonState:
         _check(problem)
@@ -71,7 +71,7 @@ class Newton:
         *,
         wants_loss: bool = True,
     ) -> tuple[Float[Tensor, "n r"], float]:
-        """The new H, and the objective with it, but for the penalty on W."""
+        """The new H, and the objective with it, without the penalty on W."""
         if not can_step(problem):
             raise ImportError("Newton steps need a β-divergence, and numba: pip install numba")
         if is_plain_kullback(problem):
@@ -134,7 +134,7 @@ class Newton:
 
 
 def can_step(problem: Problem) -> bool:
-    """Whether compiled Newton steps know this loss, and can be had for such data."""
+    """Whether there are compiled Newton steps for this loss and data."""
     if problem.loss.kernel_beta is None:
         return False
     dtype = kernels.real(problem.V.dtype)
@@ -182,14 +182,14 @@ class _Room(NamedTuple):
 def _check(problem: Problem) -> None:
     if not problem.is_elastic:
         raise ValueError(
-            "solver='newton' takes L1 and L2 alone as penalties; use solver='ao-admm' for others"
+            "solver='newton' takes only L1 and L2 as penalties; use solver='ao-admm' for others"
         )
     if len(problem.V.shape) > 2 or problem.V.device.type != "cpu":
         raise ValueError("solver='newton' takes one matrix on a CPU; use solver='mu' for others")
 
 
 def is_plain_kullback(problem: Problem) -> bool:
-    """Whether V is dense, all of it known and equal in weight, and the loss Kullback–Leibler."""
+    """Whether V is dense, without weights, and the loss Kullback–Leibler."""
     return problem.loss.kernel_beta == 1 and isinstance(problem.V, Dense)
 
 

@@ -1,6 +1,6 @@
 """Factorize a stream of rows, a batch at a time (online NMF).
 
-Of the rows gone by only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know
+Of past rows only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know
 (Mairal et al., 2010; Lefèvre et al., 2011).
 """
 
@@ -16,7 +16,7 @@ from factormer.data import Matrix, Normal
 from factormer.problem.penalties import Penalties
 from factormer.solvers.hals import hals_nnls, penalised
 
-N_SWEEPS = 10  # of an update of H: a batch is worth that
+N_SWEEPS = 10  # in an update of H, once per batch
 
 
 class Statistics(NamedTuple):
@@ -30,7 +30,7 @@ class Statistics(NamedTuple):
     def of_fit(
         H: Float[Tensor, "n r"], WtW: Float[Tensor, "r r"], n_rows: float | int
     ) -> Statistics:
-        """Those of data that the components H describe as they are: H stays, with that weight."""
+        """Statistics under which H is optimal, with that weight."""
         return Statistics(H @ WtW, WtW, n_rows)
 
     def after(self, V: Matrix, W: Float[Tensor, "m r"], kept: float | int) -> Statistics:

@@ -18,7 +18,7 @@ from factormer.problem.loss import Loss, floored
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
-_ENTRY = 50  # multiplications that a proximal step on an entry is like
+_ENTRY = 50  # multiplications that take as long as a proximal step on an entry
 
 
 def smooth_solver(
@@ -26,13 +26,13 @@ def smooth_solver(
 ) -> Callable[[Float[Tensor, "*b n r"]], Float[Tensor, "*b n r"]]:
     """From rhs to the X with X G + μ DᵀD X = rhs, D the differences of rows next to each other.
 
-    G = QΛQᵀ makes components independent, and the cosine transform diagonalises DᵀD: what is left
+    G = QΛQᵀ makes components independent, and the cosine transform diagonalises DᵀD: what remains
     is a division by λ_c + 4μ sin²(πk/2n). Without μ it is a product with the inverse of G, whose
-    ridge keeps it well conditioned. All that G alone decides is done once, in float64.
+    ridge keeps it well conditioned. What depends only on G is done once, in float64.
     """
     L, failed = torch.linalg.cholesky_ex(G.double())
     if not bool(G.isfinite().all()) or (not mu and bool(failed.any())):
-        return lambda rhs: torch.full_like(rhs, torch.nan)  # at which the loop ends
+        return lambda rhs: torch.full_like(rhs, torch.nan)  # which ends the loop
     if not mu:
         inverse = torch.cholesky_inverse(L)
         return lambda rhs: rhs @ inverse.to(rhs)
@@ -98,13 +98,13 @@ def admm_divergence(
     on, entrywise = problem.on_h, _Entrywise.of(problem)
     A, L, mu = on.quadratic(H)
     U, Y, Z = split
-    Y = W @ H.mT if Y is None else Y.clone()  # which are written over
+    Y = W @ H.mT if Y is None else Y.clone()  # which is overwritten
     Z = torch.zeros_like(Y) if Z is None else Z.clone()
     G, identity = W.mT @ W, torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
     sigma = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     info, most = torch.finfo(H.dtype), float(A.diagonal().mean())
-    sigma = sigma.clamp(min=info.eps**0.5 * most)  # or it is lost in the sum with A
-    sigma = torch.where(sigma > info.tiny**0.8, sigma, 1.0)  # or W is zero
+    sigma = sigma.clamp(min=info.eps**0.5 * most)  # otherwise it is lost in the sum with A
+    sigma = torch.where(sigma > info.tiny**0.8, sigma, 1.0)  # otherwise W is zero
     freed = smooth_solver(G + sigma[..., None, None] * identity + A, mu)
     for _ in range(n_inner):
         H_free = freed((Y + Z).mT @ W + sigma[..., None, None] * (H + U) + L)
@@ -115,7 +115,7 @@ def admm_divergence(
 
 
 class _Entrywise(NamedTuple):
-    """The step on Y, the proximal point of the loss, and on its dual Z: in place, or anew."""
+    """The step on Y, the proximal point of the loss, and its dual Z; in place, or not."""
 
     loss: Loss
     values: Float[Tensor, "*b m n"]
@@ -147,7 +147,7 @@ class _Entrywise(NamedTuple):
 
 
 class ProximalState(NamedTuple):
-    """The point and what its two half-steps carry on."""
+    """The point and the duals of its two half-steps."""
 
     factors: Factors
     split_w: Split
@@ -162,7 +162,7 @@ class ProximalState(NamedTuple):
 class ProximalADMM:
     """AO-ADMM for every penalty and every loss: the solver for what others cannot do.
 
-    Least squares without weights goes by the normal equations, sparse data too. Other losses and
+    Least squares without weights uses the normal equations, also for sparse data. Other losses and
     weights need a fit and its dual as large as V, which has to be dense. Not a descent method.
     """
 
@@ -172,7 +172,7 @@ class ProximalADMM:
         if not problem.is_quadratic and not _is_dense(problem):
             raise ValueError(
                 "this loss, or these weights, with these penalties need a dense V: pass "
-                "V.toarray(), or use penalties L1 and L2 alone"
+                "V.toarray(), or use only the penalties L1 and L2"
             )
         W, H = problem.on_w.inside(x0.W), problem.on_h.inside(x0.H)
         empty = (Split(torch.zeros_like(F)) for F in (W, H))

@@ -1,4 +1,4 @@
-"""Symmetric factorization V ≈ H Hᵀ, by HALS on two factors that are drawn to each other."""
+"""Symmetric factorization V ≈ H Hᵀ, by HALS on two factors that are pulled together."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Initializer(Protocol):
 def complete(
     F: Float[Tensor, "*b m k"], problem: Problem, rng: torch.Generator
 ) -> Float[Tensor, "*b m r"]:
-    """Add components of chance, at a hundredth of the mean of V, up to the rank."""
+    """Add random components, at a hundredth of the mean of V, up to the rank."""
     missing = problem.rank - F.shape[-1]
     if not missing:
         return F

@@ -15,7 +15,7 @@ _PROPORTION = 1e6  # how much larger than V, or smaller, a given start may be
 
 @dataclass(frozen=True)
 class Given:
-    """A start that is known already; one that is out of all proportion to V is brought to scale."""
+    """A given start; one that is far too large or too small for V is rescaled."""
 
     x0: Factors
 

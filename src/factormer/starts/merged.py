@@ -18,10 +18,10 @@ from factormer.starts.random import Random
 
 @dataclass(frozen=True)
 class Merged:
-    """Another start with more components than wanted, iterated a little, and merged in pairs.
+    """Another start with more components than wanted, after a few iterations merged in pairs.
 
-    Components compete before they are few: that costs about what it saves in iterations to come,
-    and they end nearer to the optimum. Nothing is decomposed, so it suits sparse data.
+    Components compete before merging: that costs about what it saves in later iterations, and they
+    end nearer to the optimum. Nothing is decomposed, so it suits sparse data.
     """
 
     base: Initializer = field(default_factory=Random)
@@ -38,7 +38,7 @@ def merge(x: Factors, rank: int) -> Factors:
     """Merge the components of x, two at a time, until there are `rank`.
 
     Of all pairs, the one whose w₁h₁ᵀ + w₂h₂ᵀ is nearest to a matrix of rank 1 comes first: that is
-    the pair of least second singular value, which the Gram matrices of W and H tell. It becomes
+    the pair of least second singular value, computed from the Gram matrices of W and H. It becomes
     w₁ + w₂ and the mean of h₁ and h₂ by their length, where each wᵢ is as long as its hᵢ.
     """
     *batch, _, k = x.W.shape

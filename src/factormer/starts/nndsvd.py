@@ -47,7 +47,7 @@ def nndsvd(
     """Keep of each singular pair (u, z) its larger nonnegative part, u₊z₊ᵀ or u₋z₋ᵀ.
 
     The leading pair is nonnegative up to sign (Perron–Frobenius), and kept whole. Entries that are
-    rounding beside the largest of their component are zero, as in scikit-learn.
+    rounding errors relative to the largest of their component are zero, as in scikit-learn.
     """
     sign = torch.where(leans(U, Z), 1, -1)[..., None, :]
     u, z = ((sign * F).clamp(min=0) for F in (U, Z))

@@ -19,6 +19,6 @@ class Random:
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         V, r = problem.V, problem.rank
         *batch, m, n = V.shape
-        scale = (4 / r * problem.mean()).sqrt()[..., None, None]  # an entry of chance is 1/2
+        scale = (4 / r * problem.mean()).sqrt()[..., None, None]  # a random entry is 1/2 on average
         W, H = (uniform((*batch, size, r), V, rng).mul_(scale) for size in (m, n))
         return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))

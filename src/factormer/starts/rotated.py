@@ -14,7 +14,7 @@ from factormer.data.svd import truncated_svd
 from factormer.problem.problem import Problem
 from factormer.starts.base import complete
 
-_FEW_ROWS = 512  # that tell where a rotation should go at first
+_FEW_ROWS = 512  # that the first steps look at
 _GPU_SVD = 32  # sides up to which a GPU decomposes many matrices at once
 
 
@@ -24,7 +24,7 @@ class Rotated:
 
     With V ≈ U S Zᵀ, every orthogonal R gives V ≈ (U√S R)(Z√S R)ᵀ. Take the one that comes nearest
     to nonnegative factors, and their nonnegative parts. At most `n_rows` rows of X = [U√S; Z√S] are
-    looked at, since R has but r² entries; nothing costs mn once the SVD is there.
+    looked at, since R has only r² entries; nothing costs mn once the SVD is known.
     """
 
     n_steps: int = 30
@@ -35,7 +35,7 @@ class Rotated:
         return self.candidates(problem, rng)[0]
 
     def candidates(self, problem: Problem, rng: torch.Generator) -> list[Factors]:
-        """Starts from several rotations of chance, the most nonnegative first."""
+        """Starts from several random rotations, the most nonnegative first."""
         V = problem.V
         U, S, Z = truncated_svd(V, problem.rank, rng)
         root = S.sqrt()[..., None, :]
@@ -55,8 +55,8 @@ def rotations(
 ) -> Float[Tensor, "t *b r r"]:
     """Orthogonal R that make X R nearly nonnegative: min ‖X R − P‖ over R and P ≥ 0, best first.
 
-    By alternating projections from rotations of chance, which end in different places; half of the
-    steps look at some of the rows alone. In float32, which is faster and good enough, but for a
+    By alternating projections from random rotations, which end in different places; half of the
+    steps look only at some of the rows. In float32, which is faster and good enough, except for a
     last step that makes R orthogonal to all digits.
     """
     r, given = X.shape[-1], X.dtype
@@ -74,7 +74,7 @@ def rotations(
 def _turned(
     X: Float[Tensor, "*b k r"], R: Float[Tensor, "t *b r r"], n_steps: int, relax: float = 3.0
 ) -> Float[Tensor, "t *b r r"]:
-    """R after so many projections of X R onto the orthant, and of that onto the rotations of X.
+    """R after `n_steps` projections of X R onto the orthant, and of that onto rotations of X.
 
     The first overshoots by the factor `relax`, which takes several times fewer steps than 1: a
     negative y becomes (1 − relax)·y. The second is Procrustes'. All t rotations lie side by side in
@@ -89,7 +89,7 @@ def _turned(
 
 
 def _polar(M: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b r r"]:
-    """The rotation nearest to M; on a GPU, SVDs beyond this size take longer than the way back."""
+    """The rotation nearest to M; on a GPU, larger SVDs take longer than going by the CPU."""
     A, _, Bt = torch.linalg.svd(M.cpu() if M.is_cuda and M.shape[-1] > _GPU_SVD else M)
     return (A @ Bt).to(M.device)
 

@@ -13,7 +13,7 @@ from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.hals import hals_nnls
 
-_TIED = 1e-6  # beside the largest: rows that are equally far from those chosen
+_TIED = 1e-6  # relative to the largest: rows that count as equally far from those chosen
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def anchors(V: Matrix, r: int) -> Int[Tensor, " r"]:
     """Rows of V chosen by successive projection (Araújo et al., 2001; Gillis & Vavasis, 2014).
 
     The row of largest norm, then the one that is largest after projection off those chosen, and so
-    on. Rows are brought to sum 1 before: a mixture is then inside the hull of what it is made of.
+    on. Rows are first scaled to sum 1: a mixture is then inside the hull of what it is made of.
     """
     n = V.shape[1]
     sums = (V @ torch.ones(n, 1, dtype=V.dtype, device=V.device)).squeeze(1)

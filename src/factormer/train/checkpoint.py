@@ -1,4 +1,4 @@
-"""What survives a kill: one atomic file with all that a run needs to go on, in its own folder."""
+"""What survives a kill: one atomic file with all that a run needs to continue, in its folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Train = TypeVar("Train", bound=Callable[..., Any])
 
 
 def alone(train: Train) -> Train:
-    """The same training, with its folder made and kept from others meanwhile."""
+    """The same training, with its folder made and locked."""
 
     @wraps(train)
     def held_train(config: Any, folder: Path, **options: Any) -> Any:
@@ -27,7 +27,7 @@ def alone(train: Train) -> Train:
 
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:
-    """Write beside the old file, then replace it: no kill or full disk can damage that one."""
+    """Write a new file, then replace the old one, which no kill or full disk can damage."""
     with replacing(path) as file:
         torch.save(dict(contents), file)
 

@@ -30,7 +30,7 @@ class TrainConfig:
     sigma_max: float = 0.0  # if above sigma: the noise of each matrix, log-uniform between them
     n_steps: int = 5  # T of eq. 17; open for the initialization model
     n_accel: int = 5  # accelerated iterations among them (alg. 2)
-    curriculum_epochs: int = 0  # one more of those every so many epochs; 0: all at once
+    curriculum_epochs: int = 0  # epochs until one more of those is added; 0: all at once
     objective: Objective = "squared"  # eq. 17 on the loss, or on log RMSE
     gamma: float = 0.2  # discount of earlier iterates (eq. 17)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, held back until the step in hand is whole."""
+"""Ctrl-C and SIGTERM, held back until the current step is complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 class HeldInterrupt:
     """While entered, a signal to stop sets `requested` instead of raising in the middle of a step.
 
-    Signals can be held in the main thread alone; elsewhere nothing is changed.
+    Signals can be held only in the main thread; elsewhere nothing is changed.
     """
 
     _signals = (signal.SIGINT, signal.SIGTERM)

@@ -25,7 +25,7 @@ Report = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Run:
-    """What a call of `train` came to: the kept network, whether it finished, and its figures."""
+    """The result of `train`: the kept network, whether it finished, and its figures."""
 
     model: Network
     finished: bool
@@ -46,7 +46,7 @@ def train(
     report: Report = lambda event: None,
     checkpoint_seconds: float = 60,
 ) -> Run:
-    """Train in `folder`, going on from its checkpoint if there is one.
+    """Train in `folder`, continuing from its checkpoint if there is one.
 
     Stops at the end, or with a checkpoint after `max_seconds` or on Ctrl-C. The order of the
     batches depends on the seed and the epoch alone, so a resumed run gives the same weights as one
@@ -135,7 +135,7 @@ def _warm_start(model: Network, source: Network) -> None:
 
 
 def check_same_run(path: Path, saved: dict[str, Any], options: dict[str, Any]) -> None:
-    """Raise with what differs where a checkpoint was written by a run with other options."""
+    """Raise, naming the difference, if a checkpoint is of a run with other options."""
     if saved != options:
         changed = sorted(k for k, v in options.items() if saved.get(k) != v)
         raise ValueError(
@@ -159,7 +159,7 @@ def epoch_order(
 
 
 def _batches(data: list[Stack], config: TrainConfig, start: int) -> Iterator[tuple[int, Stack]]:
-    """Yield (step, batch) from a given step on, without end; one fixed shape a class on a GPU."""
+    """Yield (step, batch) from a given step on, without end; one fixed shape per class on a GPU."""
     crop = data[0].problem.V.device.type != "cuda"
     epoch, order = -1, []
     for step in count(start):
@@ -172,7 +172,7 @@ def _batches(data: list[Stack], config: TrainConfig, start: int) -> Iterator[tup
 
 
 def learning_rate(config: TrainConfig, step: int, n_batches: int) -> float:
-    """Cosine annealing with warm restarts, a cycle an epoch, from a base that decays (app. A).
+    """Cosine annealing with warm restarts, one cycle per epoch, from a base that decays (app. A).
 
     With schedule "cosine", one cycle over the whole run.
     """

@@ -26,7 +26,7 @@ def unrolled_loss(
     """Eq. 17 over x¹…x^T, averaged over the batch.
 
     "squared" is the paper's ℓ; large and hard matrices dominate it. "log" is log RMSE, divided
-    by Σγᵏ, to which every matrix counts alike.
+    by Σγᵏ, in which every matrix has the same weight.
     """
     points = list(points)
     if objective == "squared":

@@ -1,6 +1,6 @@
 """One optimiser step: gradient, clipping, AdamW, averaged weights; replayed as a CUDA graph.
 
-On a GPU these small networks are bound by the launching of kernels. Batches of one padded shape
+On a GPU the time of these small networks is that of launching kernels. Batches of one padded shape
 repeat the same kernels, so the whole step is recorded once per shape and then replayed.
 """
 
@@ -61,7 +61,7 @@ class Learner:
         return loss.detach()
 
     def _condition_gradients(self) -> None:
-        """Clip the norm; a gradient that is not finite counts as zero."""
+        """Clip the norm; gradients that are not finite count as zero."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         factor = (self.config.clip or math.inf) / norm.clamp(min=1e-30)

@@ -155,7 +155,7 @@ def test_train_stopped_goes_on_to_the_same_weights(config, tmp_path, capsys):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(["train", str(config), "--out", str(whole)]) == 0
     assert main(["train", str(config), "--out", str(parts), "--minutes", "0"]) == 0
-    assert "stopped at step 1; the same command goes on from there" in capsys.readouterr().out
+    assert "stopped at step 1; the same command continues from there" in capsys.readouterr().out
     assert not read_card(parts / "tiny.safetensors").training["finished"]
     assert main(["train", str(config), "--out", str(parts)]) == 0
     assert "stopped at step" not in capsys.readouterr().out

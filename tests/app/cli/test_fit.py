@@ -216,7 +216,7 @@ def test_the_same_command_goes_on_after_an_interrupt(capsys, monkeypatch):
         patch.setattr(fit._Bar, "watch", stop)
         assert main([*command, "--json"]) == 130
     captured = capsys.readouterr()
-    assert "interrupted; the same command goes on from here" in captured.err
+    assert "interrupted; the same command continues from here" in captured.err
     summary = json.loads(captured.out)
     assert summary["interrupted"]
     assert [result["status"] for result in summary["results"]] == ["MAX_ITER", "INTERRUPTED"]

@@ -1,4 +1,4 @@
-"""Files of sparse matrices whose indices lead astray: a sentence with the file, no crash."""
+"""Files of sparse matrices with wrong indices: an error that names the file, no crash."""
 
 import gc
 from pathlib import Path

@@ -225,7 +225,7 @@ def test_parquet_takes_a_named_index_of_pandas_wherever_it_stands(tmp_path):
             "line 2, column 2, is '1_000'; it must be a number in plain dig",
         ),
         ("d.csv", "1_000,2\n3,4\n", "line 1, column 1, is '1_000'"),
-        ("d.csv", "x,y\n1,2\n0x10,2\n", "line 3, column 1, is '0x10'; .* by --header or --index"),
+        ("d.csv", "x,y\n1,2\n0x10,2\n", "line 3, column 1, is '0x10'; .* use --header or --index"),
         ("d.csv", "1,0x1F\n3,4\n", "line 1, column 2, is '0x1F'"),
         ("d.csv", "a,1_000\nb,2\n", "line 1, column 2, is '1_000'"),
         ("d.csv", "# by us\n\nx,y\n1,2\n3,four\n", "line 5, column 2, is 'four'"),
@@ -233,9 +233,9 @@ def test_parquet_takes_a_named_index_of_pandas_wherever_it_stands(tmp_path):
         (
             "d.csv",
             "1,2\n" * 9 + '"3,4\n' + "5,6\n" * 40_000,
-            "a cell of more than .* is not closed",
+            "a cell of more than .* quote is closed",
         ),
-        ("d.doc", "1", "is of no kind that is known by its name; it must be a folder of images"),
+        ("d.doc", "1", "has an unknown suffix; it must be a folder of images"),
     ],
 )
 def test_wrong_tables_are_told_where(tmp_path, name, content, sentence):

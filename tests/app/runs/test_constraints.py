@@ -27,7 +27,7 @@ def test_text_becomes_a_penalty(text, penalty):
     [
         ("l7:1", "there is no constraint 'l7'; choose l1, l2"),
         ("l1", "'l1' lacks a value; write l1:WEIGHT"),
-        ("l1:much", "'l1:much' has a value that is no number; write l1:WEIGHT"),
+        ("l1:much", "'l1:much' has a value that is not a number; write l1:WEIGHT"),
         ("l1:1:2", "'l1:1:2' has too many values; write l1:WEIGHT"),
         ("l1:-1", "L1 has weight -1.0; it must be at least 0"),
         ("group:1:sides", "Group is by 'sides'; choose 'rows' or 'columns'"),

@@ -231,7 +231,7 @@ def test_two_runs_at_once_are_kept_apart(tmp_path):
     pytest.importorskip("fcntl")
     with (
         RunFolder(tmp_path).held(),
-        pytest.raises(ValueError, match=r"another run is at work in .*; wait for it, or choose"),
+        pytest.raises(ValueError, match=r"another run is using .*; wait for it, or choose"),
     ):
         fit(cases.images(), [2], OPTIONS, tmp_path)
     assert fit(cases.images(), [2], OPTIONS, tmp_path)
@@ -268,9 +268,9 @@ def test_other_data_or_options_are_refused(tmp_path, change):
 WRONG = {
     "solver": ({"solver": "nonsense"}, "solver is 'nonsense'"),
     "init": ({"init": "nonsense"}, "init is 'nonsense'"),
-    "a network's rank": ({"init": "init-r10"}, "serves rank 10 alone"),
-    "a network's rank too": ({"accelerator": "accel-r10"}, "serves rank 10 alone"),
-    "penalty": ({"regularize_w": ("simplex",), "solver": "mu"}, "L1 and L2 alone"),
+    "a network's rank": ({"init": "init-r10"}, "serves only rank 10"),
+    "a network's rank too": ({"accelerator": "accel-r10"}, "serves only rank 10"),
+    "penalty": ({"regularize_w": ("simplex",), "solver": "mu"}, "only L1 and L2"),
     "loss": ({"loss": "itakura-saito", "missing": None}, "zeros, at which it is infinite"),
     "loss of a solver": ({"loss": 1.0, "solver": "cd"}, "squared error"),
     "seed": ({"seed": -1}, "random_state is -1"),
@@ -319,7 +319,7 @@ def test_a_folder_without_a_run_is_told(tmp_path):
 def test_files_that_no_run_has_made_are_left_alone(tmp_path, fresh):
     (tmp_path / "data.npz").write_bytes(b"mine")
     (tmp_path / "rank-notes").mkdir()
-    with pytest.raises(ValueError, match=r"holds data\.npz, which no run has made; choose another"):
+    with pytest.raises(ValueError, match=r"holds data\.npz, not part of a run; choose another"):
         fit(cases.topics(), [2], OPTIONS, tmp_path, fresh=fresh)
     assert (tmp_path / "data.npz").read_bytes() == b"mine"
     assert (tmp_path / "rank-notes").is_dir()

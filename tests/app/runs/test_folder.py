@@ -73,7 +73,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
 def test_every_damage_to_a_run_is_told_with_the_file(run, name, damage):
     path = (run / "rank-2" / name).resolve()
     damage(path)
-    with pytest.raises(ValueError, match=rf"{path.name} .*; make the run anew, with --fr") as told:
+    with pytest.raises(ValueError, match=rf"{path.name} .*; fit again, with --fr") as told:
         write_report(RunFolder(run))
     assert "pickle" not in str(told.value)
     fit(cases.images(), [2], OPTIONS, run, fresh=True)  # which the sentence advises
@@ -114,7 +114,7 @@ def test_a_disk_that_fills_at_any_write_costs_nothing_old(run, monkeypatch):
             with pytest.raises(OSError, match="No space left on device") as told:
                 fit(cases.images(), [3], OPTIONS, run)
         assert written[at].split(".")[1] in str(told.value)
-        assert "what was there before is as it was" in str(told.value)
+        assert "what was there before is unchanged" in str(told.value)
         now = contents(run)
         assert now.pop("run.json").startswith(b"{")  # whole, though written anew with its time
         assert now == {name: held for name, held in before.items() if name != "run.json"}
@@ -176,7 +176,7 @@ def test_two_processes_are_kept_apart(run):
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         before = contents(run)
-        with pytest.raises(ValueError, match="another run is at work in"):
+        with pytest.raises(ValueError, match="another run is using"):
             fit(cases.images(), [2, 3], OPTIONS, run, fresh=True)
         assert contents(run) == before
         other.kill()

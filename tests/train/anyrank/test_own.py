@@ -1,4 +1,4 @@
-"""Training on matrices of one's own: what is read, how it is cut, and what is refused."""
+"""Training on your own matrices: what is read, how it is cut, and what is refused."""
 
 from dataclasses import replace
 

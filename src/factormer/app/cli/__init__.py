@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     3: an error of the program itself. 130: interrupted, with what was done kept where the command
     keeps anything. With --json there is an object on stdout in each case.
     """
-    end()  # of the start: from here on, commands keep what they have
+    end()  # from here on, commands handle Ctrl-C and keep their results
     arguments = sys.argv[1:] if argv is None else argv
     given.set(arguments)
     answered.set(False)
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _ended(code: int, sentence: str) -> int:
-    """Tell a machine what went wrong, unless it has its answer."""
+    """Print the error as JSON, unless an answer was printed."""
     asked = "--json" in given.get() and "--help" not in given.get()
     if code and asked and not answered.get():
         print_json({"schema": 1, "error": sentence, "exit_code": code})
@@ -52,15 +52,18 @@ def _ended(code: int, sentence: str) -> int:
 
 
 def _sentence(error: Exception) -> tuple[str, int]:
-    """What to say of an error, and the exit code; sentences of our own are whole as they are."""
+    """The message for an error, and the exit code; our own sentences are printed unchanged."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror.lower()}", WRONG
     if isinstance(error, ValueError | OSError | ImportError):
         return text, WRONG
     if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
-        asked = re.search(r"tried to allocate (\d+) bytes", text)  # torch says much more than that
+        asked = re.search(r"tried to allocate (\d+) bytes", text)  # torch prints much more
         what = f"{int(asked[1]) / 1e9:.1f} GB" if asked else text
         return f"there is not enough memory for this ({what}); choose less data or rank", WRONG
     kind = type(error).__name__
-    return f"an error of the program itself, {kind}: {text}; --debug shows where it arose", BROKEN
+    return (
+        f"an error of the program itself, {kind}: {text}; --debug shows where",
+        BROKEN,
+    )

@@ -27,7 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Answer a machine: one object on stdout, and nothing else."""
+    """Print one JSON object on stdout, and nothing else."""
     from factormer.app.runs.folder import dump
 
     print(dump(value), end="", flush=True)

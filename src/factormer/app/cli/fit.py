@@ -22,7 +22,7 @@ from factormer.app.cli.app import AsJson, app, given, print_json
 
 Data, Model, Solver = "Data", "Model", "Solver"
 _RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
-_RANKS = 1000  # that a run may have
+_RANKS = 1000  # at most, in one run
 _SAID_OF = (
     "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
     " or labels."
@@ -47,7 +47,7 @@ def fit(
     ],
     rank: Annotated[str, _opt(_RANK)] = "10",
     out: Annotated[Path | None, _opt("Run folder; default runs/NAME.")] = None,
-    title: Annotated[str | None, _opt("Of the report; default the name of the file.")] = None,
+    title: Annotated[str | None, _opt("Title of the report; default the name of the file.")] = None,
     fresh: Annotated[bool, _opt("Discard the run in that folder.", None, "--fresh")] = False,
     as_json: AsJson = False,
     progress: Annotated[bool | None, _opt("Show a progress bar; by default on a terminal.")] = None,
@@ -56,14 +56,14 @@ def fit(
     transpose: Annotated[bool, _opt("Exchange rows and columns.", Data, "--transpose")] = False,
     rows_are: Annotated[str | None, _opt(f"Rows: {_SAID_OF}", Data)] = None,
     columns_are: Annotated[str | None, _opt(f"Columns: {_SAID_OF}", Data)] = None,
-    row_labels: Annotated[Path | None, _opt("Text file, a label a line.", Data)] = None,
-    column_labels: Annotated[Path | None, _opt("Text file, a label a line.", Data)] = None,
+    row_labels: Annotated[Path | None, _opt("Text file, one label per line.", Data)] = None,
+    column_labels: Annotated[Path | None, _opt("Text file, one label per line.", Data)] = None,
     resize: Annotated[str | None, _opt("HEIGHTxWIDTH for images of a folder.", Data)] = None,
     header: Annotated[
-        bool | None, _opt("The first line of a table is labels; found out by default.", Data)
+        bool | None, _opt("The first line of a table is labels; detected by default.", Data)
     ] = None,
     index: Annotated[
-        bool | None, _opt("The first column of a table is labels; found out by default.", Data)
+        bool | None, _opt("The first column of a table is labels; detected by default.", Data)
     ] = None,
     mask: Annotated[
         Path | None, _opt("File of V's shape: 1 where an entry is known, 0 where not.", Data)
@@ -88,11 +88,11 @@ def fit(
     tol: Annotated[float, _opt("Tolerance on the gradient; 0: none.", Solver)] = 1e-4,
     time_limit: Annotated[float | None, _opt("Seconds for each rank.", Solver)] = None,
     device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
-    seed: Annotated[int, _opt("Of the random choices.", Solver)] = 0,
+    seed: Annotated[int, _opt("Seed of the random choices.", Solver)] = 0,
 ) -> None:
     """Factorize a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
 
-    The same command goes on where it was stopped: ranks that are done are not fitted again.
+    The same command continues where it was stopped: ranks that are done are not fitted again.
     """
     from factormer.app.read import read, read_beside
     from factormer.app.report import write_report
@@ -169,7 +169,7 @@ def fit(
         _print_results(results)
         print(f"report: {folder.report}")
     if interrupted:
-        print("factormer: interrupted; the same command goes on from here", file=sys.stderr)
+        print("factormer: interrupted; the same command continues from here", file=sys.stderr)
         raise typer.Exit(130)
 
 
@@ -177,7 +177,7 @@ def fit(
 def report(
     run: Annotated[Path, typer.Argument(help="Folder that `factormer fit` has made.")],
 ) -> None:
-    """Make the page of a run anew."""
+    """Write the report of a run again."""
     from factormer.app.report import write_report
     from factormer.app.runs import RunFolder
 
@@ -186,7 +186,7 @@ def report(
 
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
-    """Take the signal by which systems end a process as Ctrl-C: what was done is kept."""
+    """Treat SIGTERM as Ctrl-C: what was done is kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -211,7 +211,7 @@ def parse_ranks(text: str) -> list[int]:
             )
         if len(ranks) + last - first >= _RANKS:
             raise ValueError(
-                f"rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer, as 10,20,50"
+                f"rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer: 10,20,50"
             )
         ranks += range(first, last + 1)
     return sorted(set(ranks))

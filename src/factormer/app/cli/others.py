@@ -13,7 +13,7 @@ from factormer.app.cli.app import AsJson, Out, app, print_json
 
 @app.command()
 def demo(out: Out = Path("runs/demo")) -> None:
-    """Factorize scikit-learn's digits beside scikit-learn's own NMF; draw and report them."""
+    """Factorize scikit-learn's digits and compare with scikit-learn's NMF; draw and report both."""
     from factormer.app.compare import digits
     from factormer.app.demo import demo as run
     from factormer.app.report import write_report
@@ -56,7 +56,7 @@ def reproduce(
     ] = None,
     out: Out = Path("runs/reproduce"),
 ) -> None:
-    """Draw the figures of the paper with their numbers, and RESULTS.md beside its claims."""
+    """Draw the paper's figures, with their numbers; RESULTS.md compares them with its claims."""
     from factormer.paper.reproduce import reproduce as run
 
     run(figures, data=data, out=out, report=print)
@@ -70,10 +70,10 @@ def bench(
     ] = None,
     rank: Annotated[int, typer.Option(min=1, help="Number of components.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of the first run; later ones count on.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; each later run adds 1.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Time factormer beside scikit-learn on a file of yours, each with its defaults."""
+    """Time factormer and scikit-learn on a file of yours, each with its defaults."""
     from factormer.app.compare import compare, digits
     from factormer.app.read import read
 

@@ -18,10 +18,10 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")] = "cpu",
     minutes: Annotated[
-        float | None, typer.Option(help="Stop after so long; run again to go on.")
+        float | None, typer.Option(help="Stop after this time; run again to continue.")
     ] = None,
 ) -> None:
-    """Train a network; stopped at any moment, the same command goes on where it was."""
+    """Train a network; if stopped at any moment, the same command continues from there."""
     from factormer.data.intake import as_device
     from factormer.nn.zoo import find_model, load_factormer, read_card, save_model
     from factormer.train.config import TrainConfig, read_table
@@ -60,7 +60,7 @@ def train(
             report=report,
         )
     if not done.finished:
-        print(f"stopped at step {done.step}; the same command goes on from there")
+        print(f"stopped at step {done.step}; the same command continues from there")
     path = folder / f"{options.name}.safetensors"
     save_model(done.model, make_card(options, done, device=device, begun_from=begun_from), path)
     print(f"weights: {path}")
@@ -97,7 +97,7 @@ def _train_any_rank(config: Path, out: Path | None, device: str, minutes: float 
             report=report,
         )
     if not done.finished:
-        print(f"stopped at step {done.step}; the same command goes on from there")
+        print(f"stopped at step {done.step}; the same command continues from there")
     path = folder / f"{options.name}.safetensors"
     save_model(done.model, make_card(options, done, device=device), path)
     print(f"weights: {path}")

@@ -30,10 +30,10 @@ def read_npy(path: Path, *, layout: str | None = None) -> Data:
 
 
 def read_npz(path: Path, *, key: str | None = None, layout: str | None = None) -> Data:
-    """The array named by `key`, with the labels beside it; or a sparse matrix of scipy's."""
+    """The array named by `key`, with the labels in the file; or a sparse matrix of scipy's."""
     _check_magic(path, b"PK", "an .npz file", "numpy.savez")
     with reading(path, "an archive of numpy arrays"), path.open("rb") as source:
-        file = np.load(source, allow_pickle=False)  # which leaves a damaged file of its own open
+        file = np.load(source, allow_pickle=False)  # given a path, it leaves damaged files open
         _check_room(path)
         if "format" in file.files and "shape" in file.files:
             source.seek(0)
@@ -49,7 +49,7 @@ def read_mat(path: Path, *, key: str | None = None, layout: str | None = None) -
     with reading(path, "a MATLAB file"):
         try:
             arrays = scipy.io.loadmat(path)
-        except NotImplementedError:  # how scipy tells version 7.3
+        except NotImplementedError:  # how scipy reports version 7.3
             arrays = _read_hdf5(path)
         arrays = {name: value for name, value in arrays.items() if not name.startswith("__")}
         name = _chosen(arrays, path, key)
@@ -60,7 +60,7 @@ def read_mtx(path: Path) -> Data:
     """Matrix Market, also compressed (.mtx.gz)."""
     with reading(path, "a Matrix Market file"):
         _check_length(path)
-        with warnings.catch_warnings():  # of a return type to come, which `plain` takes as well
+        with warnings.catch_warnings():  # about a future return type, which `plain` takes as well
             warnings.simplefilter("ignore", DeprecationWarning)
             return plain(scipy.io.mmread(path), path, "Matrix Market file")
 
@@ -77,19 +77,19 @@ def _check_length(path: Path) -> None:
 
 
 def _check_magic(path: Path, begins: bytes, what: str, writer: str) -> None:
-    """What does not begin so, numpy takes for a pickle, and says that it does not open those."""
+    """Check the first bytes: numpy takes other files for pickles, and reports only that."""
     with path.open("rb") as file:
         start = file.read(len(begins))
     if start != begins:
         state = "is not" if start else "is empty, and not"
-        raise DataError(f"{path} {state} {what}, whatever its name says; write one with {writer}")
+        raise DataError(f"{path} {state} {what}, despite its name; write one with {writer}")
 
 
 def _check_room(path: Path) -> None:
     """A small archive may unpack to more than there is memory."""
     with zipfile.ZipFile(path) as archive:
         size = sum(item.file_size for item in archive.infolist())
-    if 2 * size > (room := memory()):  # as it is, and as the matrix that is worked on
+    if 2 * size > (room := memory()):  # as stored, and as the matrix to factorize
         raise DataError(
             f"{path} unpacks to {size / 1e9:.1f} GB, which is more than half of the "
             f"{room / 1e9:.1f} GB of memory here; store less in it"
@@ -117,14 +117,14 @@ def _chosen(arrays: dict[str, Any], path: Path, key: str | None) -> str:
     if len(fit) == 1 or usual:
         return (usual or fit)[0]
     raise DataError(
-        f"{path} has the arrays {sorted(arrays)}; say by --key which of them is the matrix"
+        f"{path} has the arrays {sorted(arrays)}; choose the matrix with --key"
         if fit
         else f"{path} has no matrix of numbers; its arrays are {sorted(arrays)}"
     )
 
 
 def _laid_out(values: Any, path: Path, layout: str | None, source: str) -> Data:
-    """A matrix as it stands; three axes as images one a row, or as a cube of pixels × bands."""
+    """A matrix unchanged; three axes as one image per row, or as a cube of pixels × bands."""
     if layout is not None and layout not in LAYOUTS:
         raise DataError(f"layout is {layout!r}; choose 'images' or 'cube'")
     if values.ndim != 3:
@@ -133,7 +133,7 @@ def _laid_out(values: Any, path: Path, layout: str | None, source: str) -> Data:
         return plain(values, path, source)
     if layout is None:
         raise DataError(
-            f"{path} has three axes, {values.shape}: say --layout images (images × height × width) "
+            f"{path} has three axes, {values.shape}: use --layout images (images × height × width) "
             "or --layout cube (height × width × bands)"
         )
     if layout == "images":
@@ -169,7 +169,7 @@ def _described(data: Data, arrays: dict[str, Any]) -> Data:
 
 
 def _side(data: Data, size: int, name: str) -> str | None:
-    """The one axis that something of this size belongs to."""
+    """The only axis that has this size."""
     for side in ("rows", "columns"):
         if name in (f"{side}_labels", f"{side[:-1]}_labels") and getattr(data, side).size == size:
             return side

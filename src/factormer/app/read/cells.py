@@ -1,4 +1,4 @@
-"""Single cells: .h5ad, the file of AnnData, read as the HDF5 that it is."""
+"""Single cells: .h5ad files of AnnData, read as HDF5."""
 
 from __future__ import annotations
 

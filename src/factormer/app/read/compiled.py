@@ -15,7 +15,7 @@ from factormer.app.read.opening import Opening, opened, unmarked
 
 _ABSENT = [form for word in ABSENT for form in (word, word.upper(), word.capitalize())] + ["NaN"]
 _BLOCK = 1 << 22  # bytes parsed at once, where lines are not long
-_LINES = 64  # that a block holds at least
+_LINES = 64  # per block, at least
 
 
 class Unsuited(Exception):  # noqa: N818 - not an error: another reader takes the file
@@ -25,7 +25,7 @@ class Unsuited(Exception):  # noqa: N818 - not an error: another reader takes th
 class Columns:
     """The cells of a table, the first column as text and all others as numbers.
 
-    Only what every reader takes alike is read here: all else is Unsuited.
+    Only what every reader reads the same way is read here: all else is Unsuited.
     """
 
     def __init__(self, path: Path, opening: Opening) -> None:
@@ -42,7 +42,7 @@ class Columns:
             table = _parsed(file, self._width, opening)
         self._below: list[str] = [name.strip() for name in table.column(0).to_pylist()]
         if (self._dialect == BLANKS or self._width == 1) and not all(map(_is_plain, self._below)):
-            raise Unsuited  # what is blank, or goes over lines, is another matter there
+            raise Unsuited  # blank lines, and cells that span lines, are treated differently there
         self._numbers = _filled(table)
 
     def names(self, has_header: bool) -> list[str]:
@@ -71,7 +71,7 @@ class Columns:
         """The first line, and nothing after it."""
         text = file.readline().decode("utf-8").removeprefix("\ufeff")
         text = unmarked(text) if opening.is_marked else text
-        if not text.strip() or text.count('"') % 2:  # no line, or not all of one
+        if not text.strip() or text.count('"') % 2:  # no line, or only part of one
             raise Unsuited
         return self._dialect.cells([text])[0][1]
 

@@ -17,11 +17,16 @@ import scipy.sparse
 from factormer.data import checked
 from factormer.data.intake import is_sparse
 
-_NO_NOUNS = ("ids", "indexs", "labels", "names")  # what lists of anything may be called
+_NO_NOUNS = (
+    "ids",
+    "indexs",
+    "labels",
+    "names",
+)  # list names that do not say of what
 
 
 class DataError(ValueError):
-    """A file that does not hold what it must; the sentence is whole as it is."""
+    """A file with wrong contents; the message needs no context."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Axis:
             height, width = self.grid
             raise ValueError(
                 f"an image of {height}×{width} has {height * width} pixels, but V has {self.size} "
-                f"{self.nouns}; name a height and a width whose product is {self.size}"
+                f"{self.nouns}; choose a height and a width whose product is {self.size}"
             )
         for name, values in (("labels", self.labels), ("positions", self.positions)):
             if values is not None and len(values) != self.size:
@@ -81,7 +86,7 @@ class Axis:
         return f"{self.noun} {i + 1}"
 
     def __str__(self) -> str:
-        """What there is, in words: how many, and by what they are known."""
+        """In words: how many, and their first and last labels."""
         count = f"{self.size} {self.nouns if self.size > 1 else self.noun}"
         if self.grid is not None:
             return f"{count} of {self.grid[0]}×{self.grid[1]}"
@@ -93,9 +98,9 @@ class Axis:
         return f"{count}: {_few(self.labels)}"
 
     def labelled(self, labels: Sequence[str], called: str = "") -> Axis:
-        """The same axis with labels; numbers that rise or fall all along make it a line.
+        """The same axis with labels; increasing or decreasing numbers make it a line.
 
-        `called` is what their list is called: that of "genes" makes each a gene.
+        `called` is the name of their list: "genes" makes each a gene.
         """
         names = tuple(labels)
         axis = replace(self, labels=names)
@@ -131,7 +136,7 @@ class Data:
 
     @classmethod
     def of(cls, V: Any) -> Data:
-        """A matrix of which nothing is known but its entries."""
+        """A matrix without labels."""
         return cls(V, Axis(V.shape[0], "row"), Axis(V.shape[1], "column"), "", "")
 
     @property
@@ -142,8 +147,8 @@ class Data:
     def __str__(self) -> str:
         """What was understood: size, format, labels, and what is not known."""
         m, n = self.V.shape
-        told = f"{self.name} {m}×{n}: {self.source}\n  rows: {self.rows}\n  columns: {self.columns}"
-        return f"{told}\n  not known: {k} of {m * n} entries" if (k := self.n_unknown) else told
+        text = f"{self.name} {m}×{n}: {self.source}\n  rows: {self.rows}\n  columns: {self.columns}"
+        return f"{text}\n  not known: {k} of {m * n} entries" if (k := self.n_unknown) else text
 
     def transposed(self) -> Data:
         """Rows for columns and columns for rows."""
@@ -151,7 +156,7 @@ class Data:
         return replace(self, V=V, rows=self.columns, columns=self.rows)
 
     def checksum(self) -> str:
-        """Of the numbers and their places, whatever file they were in."""
+        """Of the numbers and their positions, whichever file they came from."""
         digest = hashlib.sha256(repr((self.V.shape, str(self.V.dtype))).encode())
         parts = [self.V.data, self.V.indices, self.V.indptr] if is_sparse(self.V) else [self.V]
         for part in parts:
@@ -175,27 +180,27 @@ def matrix(values: Any, path: Path) -> Any:
 
 
 def _few(labels: Sequence[str], width: int = 24) -> str:
-    """The first ones and the last, none of them long."""
+    """The first ones and the last, each shortened."""
     shown = labels if len(labels) <= 4 else [*labels[:2], "…", labels[-1]]
     return ", ".join(x if len(x) <= width else f"{x[: width - 1]}…" for x in shown)
 
 
 def plain(values: Any, path: Path, source: str) -> Data:
-    """A matrix of which nothing is known but its entries."""
+    """A matrix without labels."""
     V = matrix(values, path)
     rows, columns = Axis(V.shape[0], "row"), Axis(V.shape[1], "column")
     return Data(V, rows, columns, stem(path), source)
 
 
 def stem(path: Path) -> str:
-    """The name of a file without what says its format."""
+    """The name of a file without its suffix."""
     name = path.name.removesuffix(".gz")
     return name if path.is_dir() else Path(name).stem
 
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Whatever a parser raises on a file that is not what it should be, as one sentence."""
+    """Turn whatever a parser raises on a broken file into one sentence."""
     try:
         yield
     except (ImportError, FileNotFoundError, PermissionError, DataError):
@@ -203,16 +208,16 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except MemoryError as error:
         raise MemoryError(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8 ({error.reason}); save it as such") from error
-    except Exception as error:  # parsers of others raise anything, struct.error and KeyError too
+        raise DataError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
+    except Exception as error:  # parsers raise anything, struct.error and KeyError too
         reason = " ".join(str(error).split()) or type(error).__name__
         if "pickle" in reason:  # numpy advises to trust the file
-            reason = "it is damaged, or holds objects of Python; it must hold numbers alone"
+            reason = "it is damaged, or holds Python objects; it must hold only numbers"
         raise ValueError(f"{path} could not be read as {what}: {reason}") from error
 
 
 def rises(texts: Sequence[str]) -> bool:
-    """Whether these are numbers that rise, or fall, all along."""
+    """Whether these are increasing or decreasing numbers."""
     try:
         steps = np.diff([float(text) for text in texts])
     except ValueError:

@@ -31,7 +31,7 @@ class Dialect(NamedTuple):
     def cells(self, lines: Iterable[str], before: int = 0) -> list[tuple[int, list[str]]]:
         """The number of each line that is not blank, counted after those `before`, and its cells.
 
-        Blanks separate however many they are, tabs among them.
+        Any run of blanks and tabs is one separator.
         """
         is_blank = self.separator == " "
         if is_blank:
@@ -40,14 +40,14 @@ class Dialect(NamedTuple):
         return [(before + reader.line_num, cells) for cells in reader if not _is_blank(cells)]
 
     def number(self, cell: str) -> float | None:
-        """The number in a cell, NaN for none known, None for what is no number.
+        """The number in a cell, NaN for an unknown one, None for what is not a number.
 
         Commas may set off thousands where they are not the mark before decimals.
         """
         text = cell.strip()
         if text.lower() in ABSENT:
             return math.nan
-        if "_" in text or (self.point == "," and "." in text):  # python takes 1_2 for 12
+        if "_" in text or (self.point == "," and "." in text):  # Python reads 1_2 as 12
             return None
         try:
             return float(text.replace(self.point, "."))
@@ -55,7 +55,7 @@ class Dialect(NamedTuple):
             return float(text.replace(",", "")) if self._is_grouped(text) else None
 
     def is_number(self, cell: str) -> bool:
-        """Whether a cell was meant for a number, be it that `number` does not take it: 1_000."""
+        """Whether a cell was meant as a number, even one that `number` refuses: 1_000."""
         return self.number(cell) is not None or is_almost(cell)
 
     def _is_grouped(self, text: str) -> bool:
@@ -64,8 +64,8 @@ class Dialect(NamedTuple):
     def fitness(self, sample: list[str]) -> tuple[float, int, int]:
         """Share of lines of the usual length, times that of numbers in them; 0 for single cells.
 
-        Then, for what is equal so, the numbers in the first line, which may be a header; and how
-        few commas would set off thousands: 1,234 is rather a number with decimals if it may be.
+        Ties are broken by the numbers in the first line, which may be a header, then by how few
+        commas would separate thousands: 1,234 is read as a decimal number where possible.
         """
         try:
             lines = [cells for _, cells in self.cells(sample)]
@@ -92,14 +92,14 @@ SEPARATORS = "commas, semicolons, tabs, bars (|) or blanks"
 
 
 def is_almost(cell: str) -> bool:
-    """Whether a cell is a number to some, and may be a name to others: 1_000, 0x10 and 1,00."""
+    """Whether a cell may be a number or a name: 1_000, 0x10 and 1,00."""
     return _ALMOST.fullmatch(cell.strip()) is not None
 
 
 def detect(sample: list[str], usual: Dialect) -> Dialect:
     """The dialect in which most lines are equally long and most cells are numbers.
 
-    Names have blanks in them, so that these separate only where nothing else does.
+    Names may contain blanks, so blanks separate only where nothing else does.
     """
     fitness = {dialect: dialect.fitness(sample) for dialect in (usual, *DIALECTS)}
     best = max(fitness, key=lambda dialect: fitness[dialect])

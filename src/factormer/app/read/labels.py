@@ -7,7 +7,7 @@ import re
 from factormer.app.read.data import rises
 from factormer.app.read.dialect import Dialect
 
-_MANY = 8  # numbers from which it is no chance that they rise, or count
+_MANY = 8  # numbers, at least, for an increasing order not to be chance
 _CORNERS = re.compile(
     r"(.*[\s_.-])?(ids?|index|idx|#|no|nr|names?|labels?|keys?|rows?|samples?|genes?|probes?|items?|"
     r"features?|wavelengths?|frequenc(y|ies)|times?|dates?|years?)",
@@ -20,7 +20,7 @@ def is_header(first: list[str], below: list[str], dialect: Dialect) -> bool:
     """Whether the first line holds labels; `below` are the first cells of all others.
 
     Where it is a word and then numbers, these are labels if the column below the word is numbers
-    too, if the word is a usual one for names, or if the numbers rise or fall all along.
+    too, if the word is a usual one for names, or if the numbers increase or decrease.
     """
     corner, *others = first
     is_word, *are_words = (not dialect.is_number(cell) for cell in first)
@@ -59,11 +59,11 @@ def is_index(head: list[str] | None, names: list[str], width: int, dialect: Dial
 
 
 def counts(names: list[str]) -> bool:
-    """Whether these are the numbers from 0 on, or from 1 on, in order."""
+    """Whether these are the numbers 0, 1, … or 1, 2, … in order."""
     first = names[0] if names else ""
     return first in ("0", "1") and all(name == str(k) for k, name in enumerate(names, int(first)))
 
 
 def are_ids(corner: str) -> bool:
-    """Whether a word over the names of rows says that they are no places on a line."""
+    """Whether the header of the row names says that they are not positions on a line."""
     return _IDS.fullmatch(corner.strip()) is not None

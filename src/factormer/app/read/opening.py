@@ -11,15 +11,15 @@ from typing import IO, Any, NamedTuple
 
 from factormer.app.read.dialect import Dialect, detect
 
-_SAMPLE = 50  # lines that tell how a table is written
+_SAMPLE = 50  # lines from which the dialect is detected
 _CHARACTERS = 1 << 20  # of these lines, where they are long; a few lines in any case
 _FEW = 4
 
 
 class Opening(NamedTuple):
-    """What the first lines tell: the dialect, how many lines are comments, and a few others.
+    """What the first lines show: the dialect, how many lines are comments, and a few others.
 
-    The first of these is_marked where a # stands before it, which is no part of the sample.
+    `is_marked`: the first of these had a # before it, which is not in the sample.
     """
 
     dialect: Dialect
@@ -29,7 +29,7 @@ class Opening(NamedTuple):
 
 
 def opened(path: Path, mode: str) -> Any:
-    """The file, unpacked if need be; as text, without the mark that some programs put first."""
+    """The file, unpacked if necessary, as text without a byte order mark."""
     open_: Any = gzip.open if path.suffix == ".gz" else open
     options: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8-sig", "newline": ""}
     return open_(path, mode, **options)
@@ -45,7 +45,7 @@ def lines_of(path: Path, opening: Opening) -> Iterator[Iterator[str]]:
 
 
 def opening_of(path: Path, *, header: bool | None = None) -> Opening:
-    """Look at the beginning of a file. A .tsv has tabs where nothing tells otherwise."""
+    """Look at the beginning of a file. A .tsv has tabs unless its lines show otherwise."""
     is_tabbed = path.name.removesuffix(".gz").lower().endswith(".tsv")
     usual = Dialect("\t" if is_tabbed else ",")
     with opened(path, "rt") as file:
@@ -91,7 +91,7 @@ def _some(lines: Iterator[str]) -> list[str]:
 def _is_header(comment: str, sample: list[str], dialect: Dialect) -> bool:
     """Whether the last comment names the columns: as many words as there are cells in a line.
 
-    So do programs that mark the header by #. Not where a header follows, or the words are numbers.
+    Some programs mark the header by #. Not where a header follows, or the words are numbers.
     """
     words, *_ = [cells for _, cells in dialect.cells([unmarked(comment)])] or [[]]
     first, *_ = [cells for _, cells in dialect.cells(sample)] or [[]]

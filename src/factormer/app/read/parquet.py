@@ -16,7 +16,7 @@ _UNNAMED = "__index_level_0__"  # what pandas calls an index without a name
 def read_parquet(path: Path, *, index: bool | None = None) -> Data:
     """The numeric columns; a column of strings, and pandas' index, names the rows.
 
-    `index` says whether the first column does, whatever it holds.
+    `index` says whether the first column does, regardless of its type.
     """
     parquet = require("pyarrow.parquet", path)
     types = require("pyarrow.types", path)
@@ -42,8 +42,8 @@ def read_parquet(path: Path, *, index: bool | None = None) -> Data:
                     f"{path}, column {name!r}, holds {column.type}; it must hold numbers"
                 )
         values = np.stack([column.astype(np.float64) for column in columns], axis=1)
-    told = f"; labels in the column {texts[0][0]!r}" if texts else ""
-    data = plain(values, path, f"parquet table{told}")
+    labels = f"; labels in the column {texts[0][0]!r}" if texts else ""
+    data = plain(values, path, f"parquet table{labels}")
     rows, columns_ = data.rows, data.columns.labelled([name for name, _ in numbers])
     if texts:
         name = texts[0][0].strip().removesuffix("s")
@@ -52,6 +52,6 @@ def read_parquet(path: Path, *, index: bool | None = None) -> Data:
 
 
 def _pandas_index(table: Any) -> list[str]:
-    """The columns that were the index of a data frame; one that counts the rows is no column."""
+    """The columns that were the index of a data frame; a range index is not a column."""
     said = (table.schema.pandas_metadata or {}).get("index_columns", [])
     return [name for name in said if isinstance(name, str)]

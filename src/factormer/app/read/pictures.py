@@ -1,4 +1,4 @@
-"""A folder of images: one a row, its pixels the columns."""
+"""A folder of images: one per row, its pixels the columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from factormer.app.read.data import Axis, Data, DataError, reading
 from factormer.app.read.optional import require
 
-_PIXELS = 100_000_000  # of an image at most
+_PIXELS = 100_000_000  # per image, at most
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 
 
@@ -58,7 +58,7 @@ def _size(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([1-9]\d{0,8})[x×]([1-9]\d{0,8})", text)
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
-        raise ValueError(f"the size to resize to is {shown!r}; it must be HEIGHTxWIDTH, as 64x64")
+        raise ValueError(f"the size to resize to is {shown!r}; it must be HEIGHTxWIDTH: 64x64")
     height, width = int(match[1]), int(match[2])
     _check_size("the size to resize to is", height, width)
     return height, width
@@ -66,9 +66,7 @@ def _size(text: str) -> tuple[int, int]:
 
 def _check_size(what: str, height: int, width: int) -> None:
     if height * width > _PIXELS:
-        raise DataError(
-            f"{what} {height}×{width}; it may have {_PIXELS} pixels at most, and few are enough"
-        )
+        raise DataError(f"{what} {height}×{width}; it may have {_PIXELS} pixels at most; resize it")
 
 
 def _order(file: Path) -> list[tuple[int, str | int]]:

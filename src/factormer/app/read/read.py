@@ -12,7 +12,7 @@ from factormer.app.read.data import Axis, Data, stem
 
 
 class Format(NamedTuple):
-    """How a kind of file is read, and what can be said about it."""
+    """How a kind of file is read, and the options that apply to it."""
 
     reader: Callable[..., Data]
     takes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def read(
     layout : "images" or "cube", optional
         What three axes are: images × height × width, or height × width × bands.
     header, index : bool, optional
-        Whether the first line, and the first column, of a table are labels; found out by default.
+        Whether the first line, and the first column, of a table are labels; detected by default.
     resize : str, optional
         HEIGHTxWIDTH to which the images of a folder are resized.
     transpose : bool
@@ -70,7 +70,7 @@ def read(
     rows_are, columns_are : str, optional
         How they are drawn: HEIGHTxWIDTH for the pixels of an image, "line" or "labels".
     row_labels, column_labels : str or Path, optional
-        Text files, one label a line.
+        Text files, one label per line.
     """
     path = Path(path).expanduser()
     said = {"key": key, "layout": layout, "header": header, "index": index, "resize": resize}
@@ -78,7 +78,7 @@ def read(
     chosen = _format(path)
     for name in said:
         if name not in chosen.takes:
-            raise ValueError(f"--{name} says nothing about {path}: it is for {_taking(name)}")
+            raise ValueError(f"--{name} does not apply to {path}: it is for {_taking(name)}")
     data = chosen.reader(path, **said)
     if transpose:
         data = data.transposed()
@@ -87,9 +87,9 @@ def read(
 
 
 def read_beside(path: str | Path, said: dict[str, Any], *, transpose: bool = False) -> Data:
-    """Read what goes with some data, a mask or weights, by what was said about the data.
+    """Read a mask or weights with the options of the data they belong to.
 
-    The two may be of different kinds: what says nothing about this one is left out.
+    The two files may be of different kinds: options that do not apply to this one are left out.
     """
     path = Path(path).expanduser()
     takes = _format(path).takes
@@ -98,23 +98,23 @@ def read_beside(path: str | Path, said: dict[str, Any], *, transpose: bool = Fal
 
 def _format(path: Path) -> Format:
     if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}; name one that is there")
+        raise FileNotFoundError(f"there is no file {path}; choose one that exists")
     if path.is_dir():
         return _FOLDER
     if not path.is_file():
-        raise ValueError(f"{path} is a pipe or a device; save what comes from it in a file first")
+        raise ValueError(f"{path} is a pipe or a device; save its output to a file first")
     name = path.name.lower()
     fitting = [suffix for suffix in FORMATS if name.endswith(suffix)]
     if not fitting:
         raise ValueError(
-            f"{path} is of no kind that is known by its name; it must be a folder of images or end "
+            f"{path} has an unknown suffix; it must be a folder of images or end "
             f"in one of {', '.join(FORMATS)}"
         )
     return FORMATS[max(fitting, key=len)]
 
 
 def _taking(name: str) -> str:
-    """The kinds of files that something can be said about."""
+    """The kinds of files that an option applies to."""
     if name in _FOLDER.takes:
         return "folders of images"
     return ", ".join(suffix for suffix, kind in FORMATS.items() if name in kind.takes)
@@ -128,10 +128,10 @@ def _adjusted(axis: Axis, drawn_as: str | None, labels: str | Path | None) -> Ax
 
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; name a text file with a label a line")
+        raise FileNotFoundError(f"there is no file {path}; choose one with a label per line")
     try:
         return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path} is no text in UTF-8 ({error.reason}); it must hold a label a line"
+            f"{path} is not UTF-8 text ({error.reason}); it must hold one label per line"
         ) from error

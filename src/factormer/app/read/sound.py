@@ -17,13 +17,13 @@ _WINDOW = 0.046  # seconds: long enough to tell neighbouring notes apart, short 
 def read_wav(path: Path) -> Data:
     """|STFT| with a Hann window of about 46 ms, moved by a quarter of it: frames × frequencies.
 
-    Channels are averaged. Rows are moments, so that a component is a spectrum and its use a course
-    in time, as a document is a row elsewhere.
+    Channels are averaged. Rows are moments in time, so that a component is a spectrum and its
+    column of W says when it sounds.
     """
     with reading(path, "a wav file"), warnings.catch_warnings():
         warnings.simplefilter("ignore", scipy.io.wavfile.WavFileWarning)  # chunks of no use here
         rate, sound = scipy.io.wavfile.read(path)
-    if sound.dtype == np.uint8:  # the one kind of samples that is not about zero
+    if sound.dtype == np.uint8:  # the only sample type not centred at zero
         sound = (sound.astype(np.float64) - 128) / 127
     elif sound.dtype.kind == "i":
         sound = sound / float(np.iinfo(sound.dtype).max)

@@ -1,7 +1,7 @@
 """Tables with labels: .csv, .tsv and .txt.
 
-Small ones are read cell by cell, by `Lines`; large ones by compiled code where there is some, with
-the same outcome. What that cannot read, `Lines` reads too, or says which cell is wrong.
+Small ones are read cell by cell, by `Lines`; large ones by compiled code if it is installed, with
+the same result. What that cannot read, `Lines` reads too, or reports which cell is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGE = 1 << 20  # bytes from which it pays to load compiled code
 
 @runtime_checkable
 class Cells(Protocol):
-    """What a table is made of; the first line may be a header, or not."""
+    """The cells of a table; the first line may or may not be a header."""
 
     first: list[str]
 
@@ -36,21 +36,21 @@ class Cells(Protocol):
         ...
 
     def width(self, has_header: bool) -> int:
-        """How many cells there are in a line that is no header."""
+        """The number of cells in a line other than the header."""
         ...
 
     def values(self, has_header: bool, has_names: bool) -> Float[np.ndarray, "m n"]:
-        """The cells that are no labels, as numbers."""
+        """The cells that are not labels, as numbers."""
         ...
 
 
 def read_table(path: Path, *, header: bool | None = None, index: bool | None = None) -> Data:
     """Numbers in lines, with labels in the first line and in the first column, if there are any.
 
-    What separates the cells is found out, and comments before them are passed over. `header` and
-    `index` say whether the first line and the first column are labels; by default they are where
-    one of their cells is no number, where their first cell is empty, and where they are numbers
-    that name: see `is_header`, `is_index`. Empty cells and NA are entries that are not known.
+    The separator is detected, and comments at the top are skipped. `header` and `index` say
+    whether the first line and the first column are labels; by default they are if one of their
+    cells is not a number, if their first cell is empty, or if their numbers are names: see
+    `is_header`, `is_index`. Empty cells and NA are unknown entries.
     """
     with reading(path, "a table"):
         opening = opening_of(path, header=header)
@@ -74,23 +74,23 @@ def _labelled(
     if has_names and width == 1:
         raise DataError(f"{path} has one column, which cannot be the labels of rows: --no-index")
     values = cells.values(has_header, has_names)
-    data = plain(values, path, f"table {dialect}; {_told(has_header, has_names)}")
+    data = plain(values, path, f"table {dialect}; {_places(has_header, has_names)}")
     rows, columns = data.rows, data.columns
     if has_names:
         called = _called(head[0]) if head and len(head) == width else ""
         names = [name.strip() for name in names]
         rows = rows.labelled(names, called)
         if counts(names) or (head and are_ids(head[0])):
-            rows = replace(rows, positions=None)  # names, and no places on a line
+            rows = replace(rows, positions=None)  # names, not positions on a line
     if head is not None:
         titles = [name.strip() for name in head]
-        # Tables written by R name the columns alone.
+        # Tables written by R have no name above the row names.
         columns = columns.labelled(titles if len(titles) == columns.size else titles[has_names:])
     return Data(data.V, rows, columns, data.name, data.source)
 
 
 class Lines:
-    """The cells of a table one by one, as python reads them."""
+    """The cells of a table one by one, as Python reads them."""
 
     def __init__(self, path: Path, opening: Opening) -> None:
         self._path, self._dialect = path, opening.dialect
@@ -99,8 +99,8 @@ class Lines:
                 self._numbered = _without_end(self._dialect.cells(lines, opening.skipped))
             except csv.Error as error:
                 raise DataError(
-                    f"{path} has a cell of more than {csv.field_size_limit()} characters; see "
-                    "whether a quote is not closed, and whether these are numbers"
+                    f"{path} has a cell of more than {csv.field_size_limit()} characters; check "
+                    "that every quote is closed, and that these are numbers"
                 ) from error
         if not self._numbered:
             raise DataError(f"{path} is empty; it must be a table of numbers")
@@ -125,7 +125,7 @@ class Lines:
         if len(line) != width:
             raise DataError(
                 f"{self._path}, line {number}, has {len(line)} cells where others have {width}; "
-                "every line must have as many"
+                "every line must have the same number"
             )
         cells = line[1:] if has_name else line
         values = [self._dialect.number(cell) for cell in cells]
@@ -141,7 +141,7 @@ class Lines:
 def _remedy(cell: str, width: int) -> str:
     if is_almost(cell):
         return (
-            "it must be a number in plain digits, as 1000; where such cells are names, say so by "
+            "it must be a number in plain digits, such as 1000; if such cells are names, use "
             "--header or --index"
         )
     remedy = "it must be a number, or empty where it is not known"
@@ -155,12 +155,12 @@ def _without_end(numbered: list[tuple[int, list[str]]]) -> list[tuple[int, list[
     return [(k, cells[:-1]) for k, cells in numbered]
 
 
-def _told(has_header: bool, has_names: bool) -> str:
+def _places(has_header: bool, has_names: bool) -> str:
     """Where labels were found, in words; --no-header and --no-index are the remedies."""
     places = ["the first line"] * has_header + ["the first column"] * has_names
     return f"labels in {' and '.join(places)}" if places else "no labels"
 
 
 def _called(head: str) -> str:
-    """What the rows are called, from the head of their names: "sample" makes them samples."""
+    """What the rows are called, from the header of their names: "sample" makes them samples."""
     return f"{head.strip().removesuffix('s')}s"

@@ -17,13 +17,13 @@ _SCRIPTS = ("base.js", "draw.js", "chart.js", "components.js", "sections.js", "m
 
 
 def write_report(folder: RunFolder) -> Path:
-    """Make the page of a run, and return where it is."""
+    """Write the page of a run, and return its path."""
     write(folder.report, page(payload(folder)))
     return folder.report
 
 
 def page(contents: dict[str, Any]) -> str:
-    """The page as text. Names in the data are never taken for HTML or for script."""
+    """The page as text. Names in the data are never interpreted as HTML or script."""
     assets = files("factormer.app.report") / "assets"
 
     def asset(name: str) -> str:

@@ -14,10 +14,10 @@ from factormer.app.report.views import Reduction, packed, shrunk, significant, t
 from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.stored import damaged
 
-_BYTES = 1_200_000  # for the components of all ranks, each side of the matrix
+_BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
 _MAP_BYTES = 600_000  # for the maps of all ranks
 _EXAMPLE_BYTES = 600_000
-_POINTS = 1200  # of a line at most; more cannot be seen
+_POINTS = 1200  # per line at most; more cannot be seen
 
 
 def payload(folder: RunFolder) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def opened(results: list[RankResult]) -> int:
         return len(results) - 1
     ranks = np.array([result.rank for result in results], dtype=np.float64)
     errors = np.sqrt([max(result.objective, 0.0) for result in results])
-    if not np.isfinite(errors).all():  # squares outside of what numbers can be
+    if not np.isfinite(errors).all():  # squares that overflow
         errors = np.array([result.relative_error for result in results])
     chord = np.interp(ranks, ranks[[0, -1]], errors[[0, -1]])
     return int(np.argmax(chord - errors))
@@ -153,8 +153,8 @@ def _scaled(
 
 
 def cosines(X: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "r r"]:
-    """Cosines between the columns; 0 beside a column of zeros."""
+    """Cosines between the columns; 0 for a column of zeros."""
     for size in (lambda X: np.abs(X).max(axis=0), lambda X: np.linalg.norm(X, axis=0)):
-        sizes = size(X)  # first the largest, whose squares are numbers
+        sizes = size(X)  # divided by the largest, so that squares are finite
         X = X / np.where(sizes > 0, sizes, 1.0)
     return (X.T @ X).clip(-1, 1)

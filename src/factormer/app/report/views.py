@@ -76,7 +76,7 @@ class Reduction:
             return packed(np.fmax.reduceat(x, self._edges), depth=16)
 
     def described(self) -> dict[str, Any]:
-        """What the page must know of the axis to draw such vectors."""
+        """What the page needs to draw vectors over this axis."""
         axis = self.axis
         about: dict[str, Any] = {
             "kind": axis.kind,
@@ -106,7 +106,7 @@ def top(x: Float[np.ndarray, " n"], axis: Axis, count: int) -> list[list[Any]]:
 
 
 def significant(number: float, digits: int = 5) -> float:
-    """The number to so many digits."""
+    """The number, rounded to some digits."""
     return float(f"{float(number):.{digits}g}")
 
 

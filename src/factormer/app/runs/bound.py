@@ -21,7 +21,7 @@ def svd_bound(V: Any, max_rank: int) -> Float[np.ndarray, " k"]:
     Bounds the RMSE of every W Hᵀ from below, whatever loss W and H were fitted by.
     """
     m, n = V.shape
-    V = V.astype(np.float64) / (c := peak(V))  # whose squares are numbers
+    V = V.astype(np.float64) / (c := peak(V))  # so that squares are finite
     k = min(max_rank, m, n)
     entries = np.ravel(V.data if is_sparse(V) else V)
     sq_norm = float(entries @ entries)
@@ -31,7 +31,7 @@ def svd_bound(V: Any, max_rank: int) -> Float[np.ndarray, " k"]:
         side = len(gram)
         squares = scipy.linalg.eigvalsh(gram, subset_by_index=(side - k, side - 1))[::-1]
     else:
-        start = np.ones(min(m, n)) / np.sqrt(min(m, n))  # ARPACK draws one otherwise
+        start = np.ones(min(m, n)) / np.sqrt(min(m, n))  # otherwise ARPACK draws a random one
         values: Any = svds(V, k=k, v0=start, return_singular_vectors=False)
         squares = np.sort(values)[::-1] ** 2
     left = sq_norm - np.concatenate([[0.0], np.cumsum(squares)])

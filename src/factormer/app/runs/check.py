@@ -1,4 +1,4 @@
-"""Whether a run can be made as it is asked for, before anything is written, removed or fitted."""
+"""Check a run before anything is written, removed or fitted."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from factormer.functions import factorize
 
 
 def check_options(data: Data, ranks: Sequence[int], keywords: dict[str, Any]) -> None:
-    """Raise what `factorize` would raise, by asking it for no iteration at all.
+    """Raise what `factorize` would raise, by calling it with no iterations.
 
-    From a start of chance, which costs nothing; the start that was asked for is made on a small
-    matrix. Networks for one rank are found out at the lowest or at the highest rank.
+    From a random start, which costs nothing; the requested start is made on a small matrix.
+    Networks for one rank fail at the lowest or at the highest rank.
     """
     for rank in sorted({min(ranks), max(ranks)}):
         nothing = {**keywords, "max_iter": min(keywords["max_iter"], 0), "init": "random"}
@@ -31,13 +31,13 @@ def check_options(data: Data, ranks: Sequence[int], keywords: dict[str, Any]) ->
 def check_folder(
     folder: RunFolder, data: Data, counts: Counts, options: Any, *, fresh: bool
 ) -> None:
-    """Results of other data or options must not stand beside new ones, nor replace other files."""
+    """Refuse a folder with other files, or with results of other data or options."""
     if (name := folder.taken()) is not None:
-        raise ValueError(f"{folder.path} holds {name}, which no run has made; choose another --out")
+        raise ValueError(f"{folder.path} holds {name}, not part of a run; choose another --out")
     if fresh or not folder.is_begun():
         return
     before = folder.description()
-    remedy = "choose another --out, or begin anew with --fresh"
+    remedy = "choose another --out, or start again with --fresh"
     if before["data"]["checksum"] != data.checksum() + counts.checksum():
         raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
     now = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items()}

@@ -1,4 +1,4 @@
-"""What is asked of a factor, as text: "l1:0.1", "simplex", "group:0.5:rows", "bounds:0:1"."""
+"""Penalties and constraints as text: "l1:0.1", "simplex", "group:0.5:rows", "bounds:0:1"."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def parse(text: str) -> Penalty:
         if "could not convert" not in str(error):
             raise
         raise ValueError(
-            f"the constraint {text!r} has a value that is no number; write {usage}"
+            f"the constraint {text!r} has a value that is not a number; write {usage}"
         ) from error
 
 
 def _number(text: str) -> float:
-    if "_" in text:  # python takes 1_2 for 12
+    if "_" in text:  # Python reads 1_2 as 12
         raise ValueError(f"could not convert {text!r}")
     return float(text)
 
 
 def parse_all(texts: Sequence[str]) -> list[Penalty] | None:
-    """Several, or None where nothing is asked."""
+    """Several penalties, or None if there are none."""
     return [parse(text) for text in texts] or None

@@ -12,7 +12,7 @@ from factormer.data.intake import is_sparse
 
 
 class Counts(NamedTuple):
-    """What was given beside the data, of V's shape; weights may be one number for each row too."""
+    """Mask and weights, of V's shape; weights may also be one number for each row."""
 
     mask: Any = None
     weights: Any = None
@@ -35,7 +35,7 @@ class Counts(NamedTuple):
         return "".join(f"+{name}:{Data.of(A).checksum()}" for name, A in given.items())
 
     def known(self, V: Any, missing: str | None) -> Any:
-        """A mask of what is known, None for all; NaN is found by those who read V."""
+        """A mask of the known entries, None for all; NaN is handled where V is read."""
         parts = [A > 0 for A in self if A is not None] + ([V != 0] if missing else [])
         if not parts:
             return None

@@ -1,4 +1,4 @@
-"""fit(): factorize at each rank, keep what came of it, and go on where an earlier run ended."""
+"""fit(): factorize at each rank, keep the results, and continue where an earlier run ended."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from factormer.functions import factorize
 from factormer.run.order import canonical
 from factormer.run.order import shares as component_shares
 from factormer.run.provenance import circumstances
-from factormer.run.solve import Result
+from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
 
-_LONG = 1e9  # entries × rank × iterations from which a fit is worth keeping on its way
+_LONG = 1e9  # entries × rank × iterations from which intermediate results are saved
 _EXAMPLES = 6  # rows that use a component most, shown with it where rows are images
 
 
@@ -75,9 +75,9 @@ def fit(
     """Fit each rank that is not done yet, and return the results of all of them.
 
     `begin` is called with each rank that is fitted, `watch` after each of its iterations. An
-    interrupted fit is kept with the best point so far, ends the run, and is gone on with next time;
-    of one that is killed, where it stood not long before. Nothing is written, or discarded where
-    `fresh`, before all options have been found right.
+    interrupted fit is kept with the best point so far, ends the run, and continues next time; a
+    killed one continues from its last saved point. Nothing is written, or discarded where `fresh`,
+    before all options were checked.
     """
     folder, counts = RunFolder(path), Counts(mask, weights)
     keywords = options.keywords() | counts.keywords()
@@ -90,7 +90,7 @@ def fit(
         "made_with": circumstances(),
     }
     with folder.held():
-        check_folder(folder, data, counts, options, fresh=fresh)  # as others may have left it since
+        check_folder(folder, data, counts, options, fresh=fresh)  # again, with the folder locked
         if fresh:
             folder.clear()
         folder.begin(description, data.rows, data.columns)
@@ -125,7 +125,7 @@ def _fit_one(
     if (data.V.nnz if is_sparse(data.V) else data.V.size) * rank * keywords["max_iter"] >= _LONG:
         keeper = Keeper(lambda W, H, now: folder.keep_point(rank, W, H, _continued(trace, now)))
     result = factorize(data.V, rank, callback=callback, watch=keeper, **keywords)
-    if before is not None:  # a start that is given keeps its order, and this one had none yet
+    if before is not None:  # a given start keeps its order, and this one was not ordered yet
         ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
         result = replace(result, factors=ordered)
     W, H, shares = result.W, result.H, component_shares(result.factors)
@@ -154,7 +154,7 @@ def _is_free(keywords: dict[str, Any]) -> bool:
 
 
 def _left(keywords: dict[str, Any], trace: np.ndarray) -> dict[str, Any]:
-    """Iterations and seconds that an earlier part of a fit has left; one iteration at least."""
+    """Iterations and seconds left after an earlier part of a fit; at least one iteration."""
     _, seconds, *_ = trace[-1]
     limit = keywords["time_limit"]
     return {
@@ -178,7 +178,7 @@ def _result(
         message=status.value,
         iterations=int(trace[-1, 0]),
         seconds=float(trace[-1, 1]),
-        objective=float(_told(lambda: result.loss, result.rmse)),
+        objective=float(_quiet(lambda: result.loss, result.rmse)),
         rmse=found.rmse,
         relative_error=found.relative,
         explained=1 - found.relative**2,
@@ -188,14 +188,14 @@ def _result(
 
 
 def _at(bound: np.ndarray, rank: int) -> float:
-    """The least error of any matrix of that rank; known up to rounding, so it may come out above
-    one that was reached.
+    """The least error of any matrix of that rank; with rounding, it may exceed one that was
+    reached.
     """
     return float(bound[min(rank, len(bound) - 1)])
 
 
-def _told(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
-    """What was minimised; NaN where it is too large or small for a number, as squares may be."""
+def _quiet(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
+    """The objective, without its warning; NaN where it overflows or underflows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of that
         values = np.array(loss(), dtype=np.float64)
@@ -204,7 +204,7 @@ def _told(loss: Callable[[], Any], rmse: Any) -> np.ndarray:
 
 def _continued(before: np.ndarray, t: Trace) -> np.ndarray:
     """The history of a fit with that of the part before its interruption."""
-    loss = _told(lambda: t.loss, t.rmse)
+    loss = _quiet(lambda: t.loss, t.rmse)
     now = np.stack([t.iteration, t.seconds, t.rmse, loss], axis=1).astype(np.float64)
     if len(before):
         now = now[1:] + np.array([before[-1, 0], before[-1, 1], 0, 0])
@@ -214,7 +214,7 @@ def _continued(before: np.ndarray, t: Trace) -> np.ndarray:
 def _bound(
     folder: RunFolder, data: Data, counts: Counts, options: FitOptions, max_rank: int
 ) -> np.ndarray | None:
-    """The SVD bound, from disk where it reaches far enough; None where not all count alike."""
+    """The SVD bound, from disk where it reaches far enough; None if weights differ."""
     unknown = not counts.is_empty or options.missing is not None
     if unknown or (not is_sparse(data.V) and not np.isfinite(data.V).all()):
         return None

@@ -1,10 +1,10 @@
-"""A run on disk: open formats, written so that a killed run leaves whole files alone.
+"""A run on disk: open formats, written so that a killed run leaves only complete files.
 
-run.json            what was asked, of which data, and with what it was made
+run.json            options, data, versions and machine
 axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
 rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
-rank-10.point.npz   where a fit stands, and its trace; gone when the fit is done
+rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
 report.html         the page
 """
 
@@ -75,7 +75,7 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether a run has described itself here."""
+        """Whether a run was started here."""
         return (self.path / "run.json").is_file()
 
     def rank(self, rank: int) -> Path:
@@ -89,21 +89,21 @@ class RunFolder:
         return sorted(found, key=lambda result: result.rank)
 
     def is_begun(self) -> bool:
-        """Whether there is something that was fitted here, in part at least."""
+        """Whether something was fitted here, at least in part."""
         return any(self.path.glob("rank-*/result.json")) or any(self.path.glob("rank-*.point.npz"))
 
     def description(self) -> dict[str, Any]:
-        """run.json, which a run cannot do without."""
+        """The contents of run.json, which every run has."""
         path = self.path / "run.json"
         if not self.is_run:
             raise FileNotFoundError(
-                f"{self.path} holds no run: there is no {path.name} in it; name a folder that "
+                f"{self.path} holds no run: there is no {path.name} in it; choose a folder that "
                 "`factormer fit` has made"
             )
-        told = load_object(path, data=dict, options=dict, made_with=dict, command=str)
-        if not all(isinstance(told["data"].get(name), str) for name in ("name", "checksum")):
-            raise damaged(path, "does not say of which data it is")
-        return told
+        run = load_object(path, data=dict, options=dict, made_with=dict, command=str)
+        if not all(isinstance(run["data"].get(name), str) for name in ("name", "checksum")):
+            raise damaged(path, "does not name its data")
+        return run
 
     def axes(self) -> tuple[Axis, Axis]:
         """Rows and columns of V."""
@@ -130,7 +130,7 @@ class RunFolder:
         return load_factors(self.rank(rank) / "factors.npz", rank)
 
     def views(self, rank: int, *names: str) -> dict[str, np.ndarray]:
-        """What the page shows of a fit, among which is what is named."""
+        """What the page shows of a fit; it must contain these names."""
         return load_arrays(self.rank(rank) / "views.npz", *names)
 
     def trace(self, rank: int) -> Float[np.ndarray, "t 4"]:
@@ -144,13 +144,13 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder if need be, and keep other runs out of it meanwhile."""
+        """Make the folder if it is missing, and lock it against other runs."""
         with held(self.path):
             self._recover()
             yield
 
     def _recover(self) -> None:
-        """Refuse what no run has made, and put back a rank that was being replaced at a kill."""
+        """Refuse other files, and restore a rank that was being replaced when a run was killed."""
         for path in [*map(self.path.joinpath, _FILES), *self.path.glob("rank-[0-9]*")]:
             if path.is_symlink() or not path.is_dir() or path.name in _FILES:
                 check_place(path)
@@ -160,7 +160,7 @@ class RunFolder:
                 old.rename(place)
 
     def clear(self) -> None:
-        """Remove what a run has made here, and nothing else; nothing where there was none."""
+        """Remove the files of a run, and nothing else."""
         if not self.is_run:
             return
         for path in [*self.path.glob("rank-[0-9]*"), *self.path.glob(".rank-[0-9]*")]:
@@ -169,7 +169,7 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
 
     def taken(self) -> str | None:
-        """A file of someone else's that a run here would write over, if there is one."""
+        """A file, not of a run, that a run here would overwrite, if there is one."""
         if self.is_run:
             return None
         return next((name for name in _FILES if os.path.lexists(self.path / name)), None)
@@ -183,7 +183,7 @@ class RunFolder:
         trace: Float[np.ndarray, "t 4"],
         axes: tuple[Axis, Axis],
     ) -> None:
-        """Write all of one rank beside its place, then move it there at once."""
+        """Write all files of one rank to a temporary folder, then move it into place."""
         place = self.rank(result.rank)
         new, old = (place.with_name(f".{place.name}.{word}") for word in ("new", "old"))
         for path in (new, old):
@@ -203,7 +203,7 @@ class RunFolder:
             _exchange(place, new, old)
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)
-            if error.strerror is None:  # a sentence, of the file
+            if error.strerror is None:  # a sentence that names the file
                 raise
             raise unwritten(place, error) from error
         shutil.rmtree(old, ignore_errors=True)
@@ -219,11 +219,11 @@ class RunFolder:
         H: Float[np.ndarray, "n r"],
         trace: Float[np.ndarray, "t 4"],
     ) -> None:
-        """Write where a fit stands, whole, in place of where it stood before."""
+        """Save the current point of a fit, atomically, over the last one."""
         write_arrays(self._point(rank), W=W, H=H, trace=trace)
 
     def point(self, rank: int) -> dict[str, np.ndarray] | None:
-        """W, H and trace to go on from: of a fit that was killed, or interrupted."""
+        """W, H and trace to continue from: of a fit that was killed or interrupted."""
         if (path := self._point(rank)).is_file():
             point = load_factors(path, rank)
             return point | {"trace": check_trace(point.get("trace", np.empty(0)), path)}
@@ -241,7 +241,7 @@ def _result(path: Path) -> RankResult:
 
 
 def _exchange(place: Path, new: Path, old: Path) -> None:
-    """Put a folder in the place of another, which comes back where that fails."""
+    """Replace one folder by another; if that fails, restore the first."""
     if place.exists():
         place.rename(old)
     try:
@@ -259,12 +259,12 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
 
 
 def dump(value: Any) -> str:
-    """JSON that every reader takes: null for what is not a number, or is infinite."""
+    """JSON for every reader: null for NaN and infinity."""
     return json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def finite(value: Any) -> Any:
-    """The same with None for numbers that are none, or infinite."""
+    """The same with None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Keeper: looks on at a fit, and hands over where it stands every now and then."""
+"""Keeper: watches a fit, and saves its current point from time to time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from factormer.data.factors import Factors
 from factormer.data.intake import to_numpy
 from factormer.run.trace import Trace
 
-SECONDS = 30.0  # a killed fit loses at most these, and the iterations then under way
+SECONDS = 30.0  # a killed fit loses at most these, and the current iterations
 
 
 class Keeper:
     """A `Watch` that calls `keep` with W, H and the trace so far, and never ends a fit.
 
-    It looks at the clock itself, so that the iterations need not know of it.
+    It looks at the clock itself, so iterations do not depend on it.
     """
 
     def __init__(self, keep: Callable[[np.ndarray, np.ndarray, Trace], object]) -> None:

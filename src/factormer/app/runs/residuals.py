@@ -1,8 +1,8 @@
-"""Where W Hᵀ departs from V: in all, by rows, by columns, and by blocks of both.
+"""Where W Hᵀ differs from V: in total, by rows, by columns, and by blocks of both.
 
-A dense V is subtracted from block by block. Of a sparse one, stored entries are compared one by
-one, and what W Hᵀ puts elsewhere is counted through the small matrices HᵀH and WᵀW. All squares
-are those of V / c, with c the largest entry, so that they are numbers whatever the unit of V.
+A dense V is compared block by block. Of a sparse one, stored entries are compared one by one, and
+the rest of W Hᵀ is summed through the small matrices HᵀH and WᵀW. All squares are those of V / c,
+with c the largest entry, so that they are finite for every unit of V.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from factormer.data.intake import is_sparse
 
-SIDE = 200  # blocks a side at most
+SIDE = 200  # blocks per side at most
 _CHUNK = 1 << 22  # entries worked on at once
 
 

@@ -1,4 +1,4 @@
-"""What a run has written, read back: whole and of the right kinds, or a sentence with the file."""
+"""Read back what a run wrote: complete and of the right types, or an error that names the file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from factormer.data.files import parsed
 
-_REMEDY = "make the run anew, with --fresh or another --out"
+_REMEDY = "fit again, with --fresh or another --out"
 Kind = TypeVar("Kind")
 
 
 def damaged(path: Path, what: str) -> ValueError:
-    """A file that is not as a run has left it."""
+    """The error for a file that is not as a run left it."""
     return ValueError(f"{path} {what}; {_REMEDY}")
 
 
@@ -31,17 +31,17 @@ def load_object(path: Path, **kinds: Any) -> dict[str, Any]:
     except ValueError as error:
         raise damaged(path, f"is not valid JSON ({error})") from error
     if not isinstance(found, dict):
-        raise damaged(path, "is no JSON object")
+        raise damaged(path, "is not a JSON object")
     for name, kind in kinds.items():
         if not fits(found.get(name), kind):
-            raise damaged(path, f"lacks {name!r}, or has it of a wrong kind")
+            raise damaged(path, f"lacks {name!r}, or has it with a wrong type")
     return found
 
 
 def built(kind: type[Kind], values: Any, path: Path) -> Kind:
     """A dataclass from the object of a JSON file, whose parts must have its types."""
     if not isinstance(values, dict):
-        raise damaged(path, f"holds {type(values).__name__} and no object")
+        raise damaged(path, f"holds {type(values).__name__} and not an object")
     hints, given = get_type_hints(kind), {}
     for field in fields(kind):  # pyright: ignore[reportArgumentType]
         if field.name not in values:
@@ -50,9 +50,9 @@ def built(kind: type[Kind], values: Any, path: Path) -> Kind:
             continue
         value = given[field.name] = _restored(values[field.name], hints[field.name])
         if not fits(value, hints[field.name]):
-            raise damaged(path, f"has {field.name!r} of a wrong kind ({value!r:.40})")
+            raise damaged(path, f"has {field.name!r} of a wrong type ({value!r:.40})")
     if more := values.keys() - given.keys():
-        raise damaged(path, f"has parts that mean nothing here: {sorted(more)}")
+        raise damaged(path, f"has unknown parts: {sorted(more)}")
     try:
         return kind(**given)
     except ValueError as error:
@@ -60,7 +60,7 @@ def built(kind: type[Kind], values: Any, path: Path) -> Kind:
 
 
 def _restored(value: Any, hint: Any) -> Any:
-    """What JSON has no word for: numbers that are none, and tuples."""
+    """What JSON cannot write: NaN, infinity and tuples."""
     if hint is float and value is None:
         return math.nan
     if isinstance(value, list) and hint == list[float]:
@@ -70,7 +70,7 @@ def _restored(value: Any, hint: Any) -> Any:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type, in the words of annotations."""
+    """Whether a value is of an annotated type."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return any(fits(value, part) for part in parts)
@@ -95,7 +95,7 @@ def load_arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
             arrays = {name: np.asarray(file[name]) for name in file.files}
     except MemoryError:
         raise
-    except Exception as error:  # of zip, zlib, struct and numpy, which calls what is cut a pickle
+    except Exception as error:  # of zip, zlib, struct and numpy; cut files look like pickles
         raise damaged(path, "is cut short or damaged") from error
     for name in names:
         if name not in arrays or arrays[name].dtype.kind not in "biuf":
@@ -127,10 +127,10 @@ def load_trace(path: Path) -> np.ndarray:
     """The rows of a trace.csv."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of a file that holds nothing
+            warnings.simplefilter("error")  # of an empty file
             trace = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     except FileNotFoundError as error:
         raise damaged(path, "is not there") from error
     except (ValueError, UserWarning) as error:
-        raise damaged(path, "is no table of numbers") from error
+        raise damaged(path, "is not a table of numbers") from error
     return check_trace(trace, path)

@@ -1,4 +1,4 @@
-"""The paper's figures from our own runs, and a page that holds our numbers against its claims."""
+"""The paper's figures from our own runs, and a page that compares our numbers with its claims."""
 
 from factormer.paper.reproduce.command import FIGURES, reproduce
 

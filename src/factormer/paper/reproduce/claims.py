@@ -18,7 +18,7 @@ class Verdict:
     """Whether a number is at most a bound, or below it if `strict`.
 
     `is_idle` says that the safeguard dropped every proposal of the network, so that the number is
-    the baseline's own: the claim then holds, but by no merit of the network.
+    the baseline's own: the claim then holds, but not because of the network.
     """
 
     value: float
@@ -28,7 +28,7 @@ class Verdict:
 
     @property
     def is_met(self) -> bool:
-        """A number that is not finite meets nothing."""
+        """Numbers that are not finite meet no bound."""
         if not math.isfinite(self.value):
             return False
         return self.value < self.bound if self.strict else self.value <= self.bound

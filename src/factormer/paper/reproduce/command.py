@@ -102,12 +102,12 @@ def _note(path: Path, name: str, entry: dict[str, Any]) -> None:
 
 
 def _write(path: Path, contents: dict[str, Any]) -> None:
-    """Write JSON, whole or not at all."""
+    """Write JSON, completely or not at all."""
     write(path, _compact(rounded(contents)) + "\n")
 
 
 def _compact(value: Any, indent: str = "") -> str:
-    """JSON with a line a key, and a list of numbers on one line."""
+    """JSON with one line per key, and a list of numbers on one line."""
     if not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     deeper = indent + " "

@@ -27,7 +27,7 @@ N_ACCEL = 5  # the paper's number of accelerated iterations
 
 @dataclass
 class Witness:
-    """A safeguard that notes what share of the proposals another one let through."""
+    """A safeguard that records what share of the proposals another one accepted."""
 
     safeguard: Safeguard
     shares: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Run a contestant and note its error and its seconds at every iteration."""
+"""Run a contestant and record its error and its seconds at every iteration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
     rmse: Float[Tensor, "t *b"]
     seconds: Float[Tensor, " t"]  # of the start, then of each iteration; measuring is off the clock
-    kept: float | None  # share of the networks' proposals that the safeguard let through
+    kept: float | None  # share of the networks' proposals that the safeguard accepted
     points: dict[int, Factors]
 
 
@@ -54,7 +54,7 @@ def run(
 
 
 def run_stack(contestant: Contestant, stack: Stack, *, n_iter: int) -> Run:
-    """Run on every problem of a stack, those of like size together, since padding costs time."""
+    """Run on every problem of a stack, similar sizes together, since padding costs time."""
     order = n_entries(stack.problem.V).argsort()
     chunks = [stack.select(index, crop=True) for index in order.split(_CHUNK)]
     runs = [run(contestant, c.problem, c.x0, n_iter=n_iter) for c in chunks]

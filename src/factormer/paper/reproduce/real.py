@@ -116,7 +116,7 @@ def histogram(matrices: dict[str, Tensor]) -> tuple[dict[str, Any], Any]:
 
 
 def draw_histogram(numbers: dict[str, Any]) -> Any:
-    """A panel a matrix, with the same curve in both."""
+    """One panel per matrix, with the same curve in both."""
     edges = np.array(numbers["edges"])
     with style.figure(8.0, 3.2) as drawing:
         axes = drawing.subplots(1, len(numbers["sets"]), sharey=True, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""RESULTS.md: our numbers beside the paper's claims, from whatever JSON files a folder holds."""
+"""RESULTS.md: our numbers and the paper's claims, from the JSON files in a folder."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _acceleration(figures: Figures, verdicts: list[Verdict]) -> list[str]:
 
 
 def _real(figures: Figures, verdicts: list[Verdict]) -> list[str]:
-    """Claim 3: real data, with the fair baseline beside the paper's."""
+    """Claim 3: real data, with the fair baseline and the paper's."""
     lines = [
         "## Real data",
         "",
@@ -194,7 +194,7 @@ def _standing(numbers: dict[str, Any]) -> list[str]:
 
 
 def _compared(ours: float, rival: float) -> str:
-    """Name the difference, since a word alone would make much of a per mille."""
+    """Name the size of the difference, which may be only a per mille."""
     change = ours / rival - 1
     word = "below" if change < 0 else "above"
     return "equal to" if change == 0 else f"{abs(change):.1%} {word}"
@@ -236,7 +236,7 @@ def _seconds(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _present(wanted: dict[str, str], figures: Figures, lines: list[str]) -> list[tuple[str, str]]:
-    """The figures that were made; of the others, say so."""
+    """The figures that were made, and which were not."""
     for figure in wanted:
         if figure not in figures:
             lines += [f"Not made yet: `factormer reproduce {figure}`.", ""]

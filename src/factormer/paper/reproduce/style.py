@@ -1,4 +1,4 @@
-"""How the figures look: one colour a contestant, of Okabe & Ito's palette for the colour-blind."""
+"""How the figures look: one colour per contestant, from Okabe & Ito's palette."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WIDTHS = {"ao-admm": 3.0, "init-r10": 2.0}  # where curves coincide, all of them
 
 
 def check_matplotlib() -> None:
-    """Raise with a sentence where figures cannot be drawn, before any time is spent."""
+    """Raise if figures cannot be drawn, before any time is spent."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -92,7 +92,7 @@ def ratio_axes(ax: Any, title: str) -> None:
 def images(axes: Iterable[Any], columns: Any) -> None:
     """Each column of a pixels × components array as a square grey image, each on its own scale.
 
-    White is the 99th percentile: a few bright pixels do not leave the rest in the dark.
+    White is the 99th percentile: a few bright pixels do not darken the rest.
     """
     side = round(len(columns) ** 0.5)
     for ax, column in zip(axes, np.asarray(columns).T, strict=True):

@@ -74,7 +74,7 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
 
 
 def ablation() -> tuple[dict[str, Any], Any]:
-    """The network with refining layers beside that with the paper's literal ones, on both sets."""
+    """The network with refining layers against that with the paper's literal ones, on both sets."""
     sets = {}
     for name in ("small", "large"):
         contestants = (BASELINE, PAPER, INIT)
@@ -88,7 +88,7 @@ def ablation() -> tuple[dict[str, Any], Any]:
 
 
 def draw_ablation(numbers: dict[str, Any]) -> Any:
-    """A panel a set: medians at a few iterations, with bars from quartile to quartile."""
+    """One panel per set: medians at a few iterations, with bars from quartile to quartile."""
     iterations = numbers["iterations"]
     with style.figure(8.0, 3.6) as drawing:
         axes = drawing.subplots(1, 2, sharey=True)

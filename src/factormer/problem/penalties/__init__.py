@@ -1,4 +1,4 @@
-"""What is asked of a factor besides a good fit."""
+"""Penalties and constraints on a factor."""
 
 from factormer.problem.penalties.penalty import Penalty as Penalty
 from factormer.problem.penalties.several import Penalties as Penalties

@@ -1,4 +1,4 @@
-"""What a penalty is: a class that knows its value, its proximal step and how it scales.
+"""What a penalty is: a class with a value, a proximal step, and a rule for scaling.
 
 A penalty is a value object. Shapes: n rows, r components, *b batch axes.
 """
@@ -29,7 +29,7 @@ class Penalty:
     # entries, sets, groups, known columns. None: quadratic, part of the normal equations.
     order: ClassVar[int | None] = None
     degree: ClassVar[int] = 0  # p(c·X) = c^degree · p(X)
-    firmness: ClassVar[int] = 0  # how far it gives the size of X: 2 by a sum or bounds, 1 in part
+    firmness: ClassVar[int] = 0  # how far it fixes the size of X: 2 by a sum or bounds, 1 in part
     joins: ClassVar[bool] = True  # whether its step can follow, or be followed by, those of others
 
     @property
@@ -39,12 +39,12 @@ class Penalty:
 
     @property
     def elastic(self) -> tuple[float, float] | None:
-        """The weights of L1 and L2 that it stands for; None where it is something else."""
+        """Its weights as L1 and L2; None for other penalties."""
         return None
 
     @property
     def row_sum(self) -> float | None:
-        """What each row is to sum to, where that is all it asks; else None."""
+        """The sum of each row, if that is its only constraint; else None."""
         return None
 
     def value(self, X: X_) -> Float[Tensor, "*b"]:
@@ -76,9 +76,11 @@ class Penalty:
         weight = self.weight / level * np.float64(c) ** (self.degree * p - power)  # pyright: ignore
         weight = float(weight)
         if not math.isfinite(weight):
-            raise ValueError(f"{self} is too large beside V of mean {c:g}: divide V by its mean")
+            raise ValueError(
+                f"{self} is too large relative to V of mean {c:g}: divide V by its mean"
+            )
         return replace(self, weight=weight)  # pyright: ignore
 
     def fits(self, dtype: torch.dtype) -> bool:
-        """Whether squares of what it leads to, which gradients and WᵀW have, are numbers there."""
+        """Whether the squares that it leads to, in gradients and WᵀW, are finite there."""
         return getattr(self, "weight", 0.0) <= torch.finfo(dtype).max ** 0.5

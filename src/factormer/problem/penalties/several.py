@@ -21,10 +21,9 @@ from factormer.problem.penalties.terms import Fixed, Orthogonal
 
 @dataclass(frozen=True)
 class Penalties:
-    """Several penalties on one factor, which is nonnegative unless `Free` or `Bounds` says else.
+    """Several penalties on one factor, which is nonnegative unless `Free` or `Bounds` allow more.
 
-    At most one set (order 1). Where a sum of penalties has no proximal step in closed form, it is
-    refused.
+    At most one set (order 1). Sums without a proximal step in closed form are refused.
     """
 
     terms: tuple[Penalty, ...] = ()
@@ -64,10 +63,10 @@ class Penalties:
         by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
         if by_rows and len(steps) < len([term for term in terms if term.order is not None]):
             raise ValueError(
-                f"{name} has {by_rows[0]} beside Fixed; what holds for whole rows cannot leave "
-                "some of their entries as they are: take it by columns, or fix nothing"
+                f"{name} has {by_rows[0]} and Fixed; a penalty on whole rows cannot leave some of "
+                "their entries fixed: take it by columns, or fix nothing"
             )
-        asked = [term for term in terms if getattr(term, "weight", 1.0)]  # 0 asks for nothing
+        asked = [term for term in terms if getattr(term, "weight", 1.0)]  # 0 has no effect
         return Penalties(tuple(sorted(asked, key=lambda term: term.order or 0)))
 
     @property
@@ -77,12 +76,12 @@ class Penalties:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is asked but X ≥ 0."""
+        """Whether X ≥ 0 is the only constraint."""
         return not self.terms
 
     @cached_property
     def elastic(self) -> tuple[float, float] | None:
-        """The weights of L1 and L2, where there is nothing else but fixed columns; else None."""
+        """The weights of L1 and L2, if there is nothing else except fixed columns; else None."""
         weights = [term.elastic for term in self.terms]
         if None in weights:
             return None
@@ -90,7 +89,7 @@ class Penalties:
 
     @property
     def by_rows(self) -> tuple[float, float, float | None] | None:
-        """The weights of L1 and L2, and what rows sum to, where rows are independent; else None."""
+        """The weights of L1 and L2, and the sum of rows, if rows are independent; else None."""
         if self.fixed is not None:
             return None
         sums = [term.row_sum for term in self.terms if term.row_sum is not None]
@@ -99,7 +98,7 @@ class Penalties:
 
     @property
     def firmness(self) -> int:
-        """How far the size of the factor is given: 2 by a sum or bounds, 1 by known columns."""
+        """How far the size of the factor is fixed: 2 by a sum or bounds, 1 by known columns."""
         return max((term.firmness for term in self.terms), default=0)
 
     @cached_property
@@ -136,7 +135,7 @@ class Penalties:
         return X if bounded else X.clamp(min=0)
 
     def inside(self, X: X_) -> X_:
-        """X brought into its set; what has to have a sum is scaled, and nothing becomes zero."""
+        """X projected onto its set; rows with a given sum are scaled, and nothing becomes zero."""
         for term in self.terms:
             X = term.stretched(X)
         return self.prox(X, X.new_zeros(X.shape[:-2]))
@@ -176,14 +175,14 @@ class Penalties:
         level: float = 1.0,
         dtype: torch.dtype = torch.float64,
     ) -> Penalties:
-        """Those on a factor that is divided by cᵖ, as `Penalty.scaled`; numbers of `dtype` all."""
+        """The penalties on a factor divided by cᵖ, as `Penalty.scaled`; all within `dtype`."""
         with np.errstate(over="ignore", under="ignore"):
             terms = tuple(term.scaled(c, power, p, level) for term in self.terms)
         for given, term in zip(self.terms, terms, strict=True):
             if not term.fits(dtype):
-                told = "Fixed" if isinstance(given, Fixed) else str(given)
+                name = "Fixed" if isinstance(given, Fixed) else str(given)
                 raise ValueError(
-                    f"{told} is too large or too small beside V of mean {c:g}: its squares, in the "
+                    f"{name} is too large or too small for V of mean {c:g}: its squares, in the "
                     f"unit of V, are beyond {dtype}; choose another, or pass V in float64 and "
                     "divided by its mean"
                 )

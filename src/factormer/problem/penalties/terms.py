@@ -1,4 +1,4 @@
-"""What can be asked of a factor besides a good fit, and the proximal steps that grant it."""
+"""The penalties and constraints on a factor, with their proximal steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from factormer.problem.penalties.penalty import X_, Penalty
 
 
 def _has_room(size: float, dtype: torch.dtype) -> bool:
-    """Whether a factor of this size has squares that are numbers, and so has the other one."""
+    """Whether a factor of this size, and the other one, have finite squares."""
     info = torch.finfo(dtype)
     return not size or info.tiny**0.4 < size < info.max**0.4
 
@@ -26,7 +26,7 @@ def _require(penalty: Any, name: str, fits: Callable[[float], bool], what: str) 
     try:
         if isinstance(value, Real) and fits(float(value)):
             return
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an int too large for a float
         pass
     raise ValueError(f"{type(penalty).__name__} has {name} {value!r:.40}; it must be {what}")
 
@@ -98,7 +98,9 @@ class Orthogonal(Penalty):
     __post_init__ = _check_weight
 
     def value(self, X: X_) -> Float[Tensor, "*b"]:
-        shared = (X.mT @ X).triu(1).sum(dim=(-2, -1))  # of products alone: squares would cancel
+        shared = (
+            (X.mT @ X).triu(1).sum(dim=(-2, -1))
+        )  # off-diagonal products only: squares would cancel
         return self.weight * shared
 
     def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_, float]:
@@ -109,7 +111,7 @@ class Orthogonal(Penalty):
 
 @dataclass(frozen=True)
 class Group(Penalty):
-    """weight·Σ‖Xᵢ‖ over the rows, or the columns (whole components are switched off)."""
+    """weight·Σ‖Xᵢ‖ over the rows, or the columns (whole components become zero)."""
 
     weight: Any
     by: Any = "columns"
@@ -187,7 +189,7 @@ class Fixed(Penalty):
             try:
                 object.__setattr__(self, name, torch.as_tensor(getattr(self, name)))
             except (RuntimeError, TypeError, ValueError) as error:
-                raise ValueError(f"Fixed has {name} that are no array ({error})") from error
+                raise ValueError(f"Fixed has {name} that are not an array ({error})") from error
         count = int(self.at.sum()) if self.at.dtype == torch.bool and self.at.dim() == 1 else -1
         if self.columns.dim() != 2 or self.columns.shape[1] != count:
             raise ValueError(
@@ -236,7 +238,7 @@ class Simplex(Penalty):
         return onto_simplex(X, self.total) if self.by == "rows" else self._by_columns(X)
 
     def stretched(self, X: X_) -> X_:
-        """X ≥ 0 with each row, or column, multiplied by what gives it the sum, unless it is 0."""
+        """X ≥ 0 with each row, or column, scaled to the sum, unless it is 0."""
         X = X.clamp(min=0)
         X = X / X.amax(dim=(-2, -1), keepdim=True).clamp(min=torch.finfo(X.dtype).tiny)
         sums = X.sum(dim=-1 if self.by == "rows" else -2, keepdim=True)
@@ -255,8 +257,8 @@ class Simplex(Penalty):
 def onto_simplex(X: X_, total: float) -> X_:
     """The nearest rows that are nonnegative and sum to `total`, by sorting (Held et al., 1974).
 
-    What is added to a whole row changes nothing: with its largest entry at 0, those that stay are
-    no larger than `total`, and their sum has all its digits.
+    Adding a constant to a row changes nothing: with the largest entry at 0, the entries that stay
+    are at most `total` in size, and their sum is accurate.
     """
     X = X - X.amax(dim=-1, keepdim=True)
     ordered = X.sort(dim=-1, descending=True).values

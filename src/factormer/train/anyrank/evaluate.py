@@ -18,7 +18,10 @@ from factormer.train.anyrank.rollout import trajectory
 SHAPES = ((40, 30, 2), (25, 25, 5), (120, 70, 5), (60, 40, 10), (200, 150, 10), (300, 60, 16))
 SHAPES += ((90, 128, 20), (128, 160, 32), (250, 180, 64))
 _SEED = 99_000_001
-TOLERANCES = {"1 %": (1e-2, 1e-3), "0.1 %": (1e-3, 1e-4)}  # beside the best, or of the mean of V
+TOLERANCES = {
+    "1 %": (1e-2, 1e-3),
+    "0.1 %": (1e-3, 1e-4),
+}  # relative to the best, or to the mean of V
 
 
 class Comparison(NamedTuple):

@@ -1,7 +1,7 @@
-"""Sweeps of HALS on a GPU, forward and back, one kernel each: a program has a few rows to itself.
+"""Sweeps of HALS on a GPU, forward and back, one kernel each: a program works on a few rows.
 
-Component by component, a sweep is hundreds of launches; rows of H do not know of each other, so a
-program can walk through all components and all sweeps of its rows with nothing but G at hand.
+Component by component, a sweep is hundreds of launches. Rows of H are independent, so a program can
+run all components and all sweeps of its rows with only G in memory.
 """
 
 # pyright: reportIndexIssue=false
@@ -13,7 +13,7 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 from jaxtyping import Float
 from torch import Tensor
 
-_ROWS = 16  # of a program
+_ROWS = 16  # per program
 
 
 @triton.jit

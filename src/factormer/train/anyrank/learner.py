@@ -1,7 +1,7 @@
 """Updates of the any-rank network on several batches at once, replayed as CUDA graphs on a GPU.
 
-A batch of iterations is thousands of small kernels. They are recorded once for each shape; batches
-of different shapes, which alone would leave most of a GPU idle, run beside each other in lanes.
+A batch of iterations is thousands of small kernels. They are captured once for each shape; batches
+of different shapes, which alone would leave most of a GPU idle, run side by side in lanes.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Work(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Gradients, outcome, and the state to go on from."""
+    """Gradients, outcome, and the state to continue from."""
 
     gradients: list[Tensor]
     outcome: Outcome
     state: RestartedState
 
 
-class Recording(NamedTuple):
+class Graph(NamedTuple):
     """A CUDA graph with the tensors that it reads and those that it writes."""
 
     graph: torch.cuda.CUDAGraph
@@ -47,13 +47,13 @@ class Recording(NamedTuple):
 
 
 class Lane:
-    """A batch that is being followed, and on a GPU a stream with its recordings."""
+    """A batch that is being followed, and on a GPU a stream with its graphs."""
 
     def __init__(self, on_gpu: bool):
         self.state: RestartedState | None = None
         self.stream = torch.cuda.Stream() if on_gpu else None
-        self.recordings: dict[int, Recording] = {}
-        self.memory: Any = None  # one pool of GPU memory, since recordings of a lane take turns
+        self.graphs: dict[int, Graph] = {}
+        self.memory: Any = None  # one pool of GPU memory: graphs of a lane take turns
 
 
 class Learner:
@@ -115,14 +115,14 @@ class Learner:
             state = self._state(lane, work, members)
             reference = entry.reference[first : first + config.n_iter, members]
             inputs = [entry.bucket.V[members], reference, entry.best[members], *tensors(state)]
-            if work.bucket not in lane.recordings:
-                lane.recordings[work.bucket] = self._record(lane, entry, inputs, state)
-            recording = lane.recordings[work.bucket]
-            for target, source in zip(recording.inputs, inputs, strict=True):
+            if work.bucket not in lane.graphs:
+                lane.graphs[work.bucket] = self._capture(lane, entry, inputs, state)
+            captured = lane.graphs[work.bucket]
+            for target, source in zip(captured.inputs, inputs, strict=True):
                 target.copy_(source)
-            recording.graph.replay()
-            lane.state = map_tensors(torch.clone, recording.result.state)
-        return recording.result
+            captured.graph.replay()
+            lane.state = map_tensors(torch.clone, captured.result.state)
+        return captured.result
 
     def _state(self, lane: Lane, work: Work, members: slice) -> RestartedState:
         """Where the lane is, or the start of a new batch."""
@@ -150,22 +150,22 @@ class Learner:
         means = (torch.stack(values).mean() for values in zip(*outcomes, strict=True))
         return Result(total, Outcome(*means), map_tensors(torch.detach, state))
 
-    def _record(
+    def _capture(
         self, lane: Lane, entry: Entry, inputs: list[Tensor], state: RestartedState
-    ) -> Recording:
+    ) -> Graph:
         static = [tensor.clone() for tensor in inputs]
         V, reference, best, *rest = static
         remaining = iter(rest)
         own = map_tensors(lambda _: next(remaining), state)
         problem = Problem(Dense(V), entry.bucket.rank)
         arguments = (problem, own, reference, best, entry.solver)
-        self._gradients(*arguments)  # once without recording, so that libraries are set up
+        self._gradients(*arguments)  # once uncaptured, to initialise libraries
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=lane.memory, stream=lane.stream):
             result = self._gradients(*arguments)
         lane.memory = graph.pool()
-        return Recording(graph, static, result)
+        return Graph(graph, static, result)
 
     def state(self) -> dict[str, Any]:
         """All that changes but the lanes, as plain tensors and numbers."""

@@ -25,7 +25,7 @@ from factormer.train.loop import Report, check_same_run
 
 @dataclass(frozen=True)
 class AnyRankRun:
-    """What a call came to: the averaged network, whether it finished, and its figures."""
+    """The result of a call: the averaged network, whether it finished, and its figures."""
 
     model: AnyRankNetwork
     finished: bool
@@ -47,7 +47,7 @@ def train_any_rank(
     checkpoint_seconds: float = 60,
     evaluation: dict[str, Any] | None = None,
 ) -> AnyRankRun:
-    """Train in `folder`, going on from its checkpoint if there is one.
+    """Train in `folder`, continuing from its checkpoint if there is one.
 
     Stops at the end, or with a checkpoint after `max_seconds` or on Ctrl-C. Work is planned in
     rounds, after which no batch is followed further; a checkpoint is made between two of them, so
@@ -115,7 +115,7 @@ def new_network(config: AnyRankTraining) -> AnyRankNetwork:
 
 
 def plan(config: AnyRankTraining, number: int, n_batches: list[int]) -> list[list[Work]]:
-    """The works of a round: for each of its updates, one a lane.
+    """The works of a round: for each of its updates, one per lane.
 
     Each lane follows a batch for a random number of updates, then takes another, so that early and
     late iterations are always learned from together. A lane has its own buckets.

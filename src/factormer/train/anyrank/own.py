@@ -1,7 +1,7 @@
-"""Training on matrices of one's own: random rows and columns of what is in some files.
+"""Training on your own matrices: random rows and columns of those in some files.
 
-The rows of each file are dealt into those that are trained on and those that are kept for
-evaluation, so that what a card says was measured on rows that no training saw.
+The rows of each file are split into training and evaluation rows, so that the figures on a card
+come from rows that training did not see.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems of every kind, rank and size, with what the classical engine makes of them."""
+"""Problems of every kind, rank and size, with the errors of the classical engine."""
 
 from __future__ import annotations
 

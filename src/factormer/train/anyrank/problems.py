@@ -1,7 +1,7 @@
 """A broad mixture of matrices and starts, drawn in stacks of equal shape.
 
-Drawn where they are used, so that a GPU is not kept waiting: the numbers of chance differ between
-kinds of device. Shapes: b matrices, m rows, n columns, r rank, k true rank.
+Drawn where they are used, so that a GPU does not wait: random numbers differ between kinds of
+device. Shapes: b matrices, m rows, n columns, r rank, k true rank.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = (
 STARTS = ("rotated", "random", "nndsvd")
 Shape = tuple[int, int, int]  # m, n, r
 _PLAIN = ("exponential", "gamma", "lognormal", "sparse", "smooth")
-_COMPRESSED = 0.35  # share of matrices that are replaced by a truncation of theirs
+_COMPRESSED = 0.35  # share of matrices that are replaced by their truncated SVD
 _START_SHARES = (0.6, 0.25, 0.15)
 
 
@@ -47,7 +47,7 @@ class Bucket:
         return Problem(Dense(self.V[index]), self.rank)
 
     def start(self, index: Tensor | slice) -> Factors:
-        """Where they begin."""
+        """Their starts."""
         return Factors(self.x0.W[index], self.x0.H[index])
 
 
@@ -250,7 +250,7 @@ def _is_sound(x: Factors) -> Tensor:
     return finite[0] & finite[1]
 
 
-# Numbers of chance
+# Random numbers
 
 
 def _unit(V: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:

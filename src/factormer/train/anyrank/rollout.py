@@ -20,7 +20,7 @@ from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.loop import go_on, loop
 
-_SMALL = 1e-3  # excess beside the reference error that counts as none
+_SMALL = 1e-3  # excess, relative to the reference error, that counts as none
 
 
 class RecordedState(NamedTuple):
@@ -80,7 +80,7 @@ def rms(problem: Problem, sq_error: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 
 
 class Outcome(NamedTuple):
-    """The loss, the mean log excess beside the reference, and the share of refused iterations."""
+    """The loss, the mean log excess relative to the reference, and the share of refusals."""
 
     loss: Float[Tensor, ""]
     gain: Float[Tensor, ""]
@@ -100,7 +100,7 @@ def unrolled_loss(
 
     For each iteration, log of the excess over the best known error, relative to that of the
     classical engine at the same iteration, softly bounded; and for a refused proposal, how far the
-    excess rose, so that it has a gradient although nothing came of it.
+    excess rose, so that it has a gradient although it was dropped.
     """
     losses, gains, refusals = [], [], []
     looks = islice(go_on(problem, solver, state, limit=len(reference)), 1, None)

@@ -109,7 +109,7 @@ def _inverse(G: Float[Tensor, "b r r"]) -> Float[Tensor, "b r"]:
 
 @dataclass(frozen=True)
 class SweptHALS:
-    """HALS with as many sweeps in each half-step as it is told, for a stack of matrices."""
+    """HALS with given numbers of sweeps in its half-steps, for a stack of matrices."""
 
     sweeps_h: int
     sweeps_w: int

@@ -1,0 +1,67 @@
+"""Solve one problem after another: coarse versions of the data first, the data itself last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from factormer.data.factors import Factors, some
+from factormer.problem.problem import Problem
+from factormer.run.result import Result, Status
+from factormer.run.solve import solve
+from factormer.run.stop import StopRule
+from factormer.run.trace import Row
+from factormer.solvers.base import Solver
+
+
+class Stage(NamedTuple):
+    """A problem, its solver, the iteration to end at, and a stop rule.
+
+    `exact` says whether its errors are those of the last problem.
+    """
+
+    problem: Problem
+    solver: Solver[Any]
+    max_iter: int
+    stop: StopRule
+    exact: bool = True
+
+
+def solve_in_stages(
+    stages: list[Stage],
+    x0: Factors,
+    *,
+    started: float | None = None,
+    callback: Callable[[Row], object] | None = None,
+    stride: int = 10,
+) -> Result:
+    """Solve one problem after another, each from where the one before it ended: coarse, then fine.
+
+    The result, and its error, are those of the last problem, even where time runs out before it.
+    """
+    last, result = stages[-1], None
+    for stage in stages:
+        x = x0 if result is None else result.factors
+        result = solve(
+            stage.problem,
+            stage.solver,
+            stage.problem.taken(x),
+            stop=stage.stop,
+            max_iter=stage.max_iter,
+            started=started if result is None else None,
+            callback=callback,
+            earlier=None if result is None else result.trace,
+            stride=stride if stage is last else min(stride, 10),  # others end by their rules
+        )
+        over = result.status not in (Status.CONVERGED, Status.MAX_ITER)
+        if over or stage is last or result.n_iter >= last.max_iter:
+            break
+    else:
+        raise AssertionError("the last stage always breaks")
+    last = last.problem
+    x, error = last.taken(result.factors), result.error
+    exact = stage.exact and stage.problem.V.dtype == last.V.dtype
+    if not exact or some((error <= last.blurred()) | error.isinf()):
+        error = last.rmse(x)
+    return replace(result, factors=x, error=error)

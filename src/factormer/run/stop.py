@@ -1,0 +1,143 @@
+"""Stop rules: called after each look at a run, they return a Status to end it, or None."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.data import n_entries
+from factormer.data.factors import Factors, every
+from factormer.problem.problem import Problem
+from factormer.run.result import Status
+from factormer.run.trace import Trace
+
+_LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
+
+StopRule = Callable[[Problem, Factors, Trace], Status | None]
+Watch = Callable[[Factors, Trace], bool]  # called every few iterations; returns whether to stop
+
+
+@dataclass
+class Stationary:
+    """Stop once the projected gradient has fallen to `tol` times its size at the start.
+
+    It means the same for every solver, and 0 never stops. It is checked every `every` iterations,
+    since it costs as much as one; a stack stops when all of its members may. Two more ends count as
+    convergence: a fit that is exact up to rounding, and an error that no longer falls while the
+    gradient is as small as rounding allows.
+    """
+
+    tol: float = 1e-4
+    every: int = 10
+    _start: Tensor | None = field(default=None, init=False, repr=False)
+    _is_measure: bool = field(default=False, init=False, repr=False)
+    _mean: Tensor = field(init=False, repr=False, compare=False)
+    _errors: list[Tensor] = field(default_factory=list, init=False, repr=False)
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if not self.tol or (iteration := trace.last.iteration) % self.every:
+            return None
+        size, error, eps = problem.stationarity(x), trace.last.rmse, torch.finfo(x.W.dtype).eps
+        if self._start is None or iteration == 0:
+            self._start, self._errors = size, []
+            self._mean, self._is_measure = problem.mean(), False
+        met = size <= self.tol * self._start
+        if not self._is_measure:  # a start whose gradient overflows is no reference
+            finite = self._start.isfinite()
+            met, self._is_measure = met & finite, every(finite)
+            self._start = torch.where(finite, self._start, size)
+        met |= error <= 10 * eps * self._mean
+        self._errors = [*self._errors[-_LOOKS:], error]
+        if len(self._errors) > _LOOKS:
+            stalled = self._errors[0] - error <= 4 * eps * error
+            met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
+        return Status.CONVERGED if every(met) else None
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """Stop once `seconds` have passed `since` a reading of `time.perf_counter()`."""
+
+    seconds: float
+    since: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        late = time.perf_counter() - self.since >= self.seconds
+        return Status.TIME_LIMIT if late else None
+
+
+def any_of(*rules: StopRule) -> StopRule:
+    """Stop as soon as one of the rules does; the first in order gives the status."""
+    if len(rules) == 1:
+        return rules[0]
+
+    def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        return next((status for r in rules if (status := r(problem, x, trace))), None)
+
+    return rule
+
+
+def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) -> StopRule:
+    """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`."""
+
+    def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        seen = problem.scaled_back(x, mean)
+        return Status.INTERRUPTED if watch(seen, trace.scaled(unit)) else None
+
+    return rule
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """Stop once the error has fallen by less than `share` an iteration, over a few of them.
+
+    For compressed problems, whose optimum is only near that of V.
+    """
+
+    share: float = 1e-4
+    over: int = 5
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if len(trace) <= self.over:
+            return None
+        before, now = trace.rows[-1 - self.over].rmse, trace.rows[-1].rmse
+        stalled = now >= (1 - self.share * self.over) * before
+        return Status.CONVERGED if every(stalled) else None
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Stop once an iteration lowers ‖W Hᵀ − V‖² by no more than `share` of ‖V‖², or it is small.
+
+    For stages in float32, which end before rounding errors affect their decisions.
+    """
+
+    share: float = 1e-6
+    small: float = 1e-2
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        norm = problem.V.sq_norm() / n_entries(problem.V)
+        now = trace.rows[-1].rmse ** 2
+        done = now <= self.small * norm
+        if len(trace) > 1:
+            done |= trace.rows[-2].rmse ** 2 - now <= self.share * norm
+        return Status.CONVERGED if every(done) else None
+
+
+@dataclass(frozen=True)
+class Slowing:
+    """Stop once an iteration lowers the objective by no more than `share` of it."""
+
+    share: float = 1e-4
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if len(trace) < 4:
+            return None
+        before, now = trace.rows[-3].rmse ** 2, trace.rows[-1].rmse ** 2
+        return Status.CONVERGED if every(before - now <= 2 * self.share * before) else None
