@@ -17,7 +17,7 @@ from factormer.solvers.hals import HALS
 
 draw = np.random.default_rng(0)
 X = 7 * draw.random((20, 4)) @ draw.random((4, 15)) + draw.random((20, 15))
-START = dict(zip("WH", custom_start(X, 4, init="random", random_state=2), strict=True))
+START = dict(zip("WH", custom_start(X, 4, init="random", random_state=5), strict=True))
 PENALTIES = [(0.05, 0.05, 0.0), (0.05, 0.05, 1.0), (0.02, 0.1, 0.5)]
 OPTIMA: dict[tuple[float, float, float], float] = {}
 HELD = torch.tensor([True, False, True, False])

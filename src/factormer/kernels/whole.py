@@ -19,7 +19,8 @@ from factormer.kernels.restart import PROGRESS, RATES, TOLD, Progress
 CONVERGED, MAX_ITER, UNRESOLVED = range(3)  # the last: errors are too small for these iterations
 _EPS = 2.0**-52
 _EVERY, _LOOKS = 10, 5  # as in `Stationary`
-_SETTLING = 60  # sweeps that make W the best for H
+_SETTLING = 60  # sweeps that make W the best for H, if its gradient falls to
+_SETTLED = 1e-7  # of the size of VH
 
 _vector, _count, _real = array(types.float64, 1), types.int64, types.float64
 _run_of = types.Tuple([_count, TOLD])(
@@ -52,13 +53,13 @@ class Limits(NamedTuple):
 
 @jit(inner=True)
 def _settle(parts, data, points, options, scratch, m):
-    """Make W the best for H, unless it was better before."""
+    """Make W the best for H, unless it was better before; whether sweeps were enough for that."""
     kept, new, F, G = points.kept, points.new, points.products, points.grams[1]
     gram_at(parts.gram, (kept, m, kept.shape[1], G))
     multiply_at(parts.multiply, (kept, m, data.VT, F, 0))
     scale_at(parts.scale, (G, options.flat, scratch.g))
     sweep_at(parts.sweep, (F, kept, new, _SETTLING, 0, m, scratch.g, scratch.lines))
-    change = 0.0
+    change = slope = size = 0.0
     for c in range(len(G)):
         for j in range(m):
             before, after = -2 * F[c, j], -2 * F[c, j]
@@ -66,23 +67,27 @@ def _settle(parts, data, points, options, scratch, m):
                 before += G[c, k] * kept[k, j]
                 after += G[c, k] * new[k, j]
             change += after * new[c, j] - before * kept[c, j]
+            down = after + F[c, j]
+            if new[c, j] > 0 or down < 0:
+                slope += down * down
+            size += F[c, j] ** 2
     if change < 0:
         for c in range(len(G)):
             for j in range(m):
                 kept[c, j] = new[c, j]
+    return slope <= _SETTLED**2 * size
 
 
 def _factorize(parts, data, points, options, rates, progress, errors, scratch, limits):
     """Iterate from points.kept until the projected gradient has fallen, or `errors` is full.
 
-    Returns the iterations made, a status, and how far the projected gradient fell.
+    Returns the iterations made, a status, and whether W is the best for H.
     """
     kept, m, made, status, looks = points.kept, limits.m, 0, MAX_ITER, 0
     here = loops.Points(kept, kept, kept, points.products, points.grams)
     start = _slope_at(limits.slope, (parts, data, here, m)) if limits.tol > 0 else 1.0
-    fall = 1.0
     if start == 0:
-        return 0, CONVERGED, 0.0
+        return 0, CONVERGED, False
     while made < len(errors):
         n = min(_EVERY, len(errors) - made)
         done, told = _run_at(
@@ -91,7 +96,7 @@ def _factorize(parts, data, points, options, rates, progress, errors, scratch, l
         )
         made += done
         if done < n:
-            return made, UNRESOLVED, fall
+            return made, UNRESOLVED, False
         progress = Progress(told[0], told[1], told[2], told[3], told[4])
         if limits.tol > 0 and n == _EVERY:
             fall, error = _slope_at(limits.slope, (parts, data, here, m)) / start, errors[made - 1]
@@ -105,17 +110,18 @@ def _factorize(parts, data, points, options, rates, progress, errors, scratch, l
                     status = CONVERGED
             if status == CONVERGED:
                 break
+    settled = True
     if limits.settles:
-        _settle(parts, data, points, options, scratch, m)
-    return made, status, fall
+        settled = _settle(parts, data, points, options, scratch, m)
+    return made, status, settled
 
 
 @once
-def factorize() -> Callable[..., tuple[int, int, float]]:
+def factorize() -> Callable[..., tuple[int, int, bool]]:
     """The compiled `_factorize`."""
     limits = types.NamedTuple([_real, _real, types.boolean, *[_count] * 3], Limits)
     return jit(
-        types.Tuple([_count, _count, _real])(
+        types.Tuple([_count, _count, types.boolean])(
             loops.PARTS,
             loops.DATA,
             loops.POINTS,

@@ -13,7 +13,7 @@ import torch
 from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, is_small
-from factormer.data import draws
+from factormer.data import Dense, draws
 from factormer.data.factors import Factors
 from factormer.many.chip import SCALES
 from factormer.many.jobs import Jobs
@@ -23,6 +23,7 @@ from factormer.problem.products import RESOLVED
 from factormer.run.plan import Plan, View
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
+from factormer.solvers.coding import Coder
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
@@ -72,7 +73,7 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     rates: Extrapolation = solver.accelerator
     residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
     first = math.sqrt(residual @ residual / flat.size)
-    made, status, _ = whole.factorize()(
+    made, status, settled = whole.factorize()(
         loops.parts(),
         loops.Data(entries, np.ascontiguousarray(entries.T), empty, empty, empty),
         loops.Points(kept, kept.copy(), np.empty_like(kept), np.empty_like(kept), _room(r)),
@@ -85,6 +86,8 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     )
     if status == whole.UNRESOLVED:
         return None
+    if plan.settles and not settled:
+        _settle(entries, kept, m)
     W, H = np.empty((m, r)), np.empty((n, r))
     by_share, scale = request.order is not None, SCALES[request.scale]
     whole.write()(kept, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
@@ -105,6 +108,15 @@ def _start(kept: np.ndarray, m: int, r: int, mean: float, seed: int) -> None:
     kept[:, :m] = draws.uniform(seed, (m, r)).numpy().T
     kept[:, m:] = draws.uniform(draws.following(seed) >> 1, (n, r)).numpy().T
     kept *= scale
+
+
+def _settle(entries: np.ndarray, kept: np.ndarray, m: int) -> None:
+    """Make W the best for H, exactly."""
+    W, H = (torch.from_numpy(F.T.copy()) for F in (kept[:, :m], kept[:, m:]))
+    V = torch.from_numpy(entries)
+    found = Coder.of(H)(Dense(V), W)
+    if (found @ H.mT - V).norm() <= (W @ H.mT - V).norm():
+        kept[:, :m] = found.mT.numpy()
 
 
 def _room(r: int) -> np.ndarray:
