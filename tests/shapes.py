@@ -1,14 +1,24 @@
-"""Shape checks at every call into the package, at a fraction of what jaxtyping's own hook costs."""
+"""Shape checks at every call into the package, at a fraction of what jaxtyping's own hook costs.
 
+Whether a call passes depends on kinds alone: of an array its type, shape and number type, of most
+others the class. So a call like one that has passed is not checked again, only looked up.
+"""
+
+import dataclasses
 import inspect
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
 import jaxtyping
+import numpy as np
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook, jaxtyped
+from jaxtyping._decorator import _destring_annotation
+from torch import Tensor
 
 refuse = beartype(conf=BeartypeConf(violation_type=TypeError))  # as jaxtyping does
 
@@ -20,21 +30,137 @@ def install() -> None:
 
 
 def checked(fn: Any = None, *, typechecker: Callable[..., Any] | None = None) -> Any:
-    """What `jaxtyped` makes of a function, with parameters bound by Python and checked once.
-
-    Its own wrapper binds them by `inspect` and checks them again beside the result.
-    """
+    """What `jaxtyped` makes of a function or a dataclass, each kind of call checked once."""
     if fn is None:
         return partial(checked, typechecker=typechecker)
+    if typechecker is not None and inspect.isclass(fn):
+        if dataclasses.is_dataclass(fn) and "__init__" in vars(fn):
+            fn.__init__ = _with_check(fn.__init__, _Check(fn.__init__, typechecker, fn))
+        return fn
     if typechecker is None or not inspect.isfunction(fn):
         return jaxtyped(fn, typechecker=typechecker)
-    check, context = typechecker(fn), jaxtyped
+    check = _Check(fn, typechecker)
+    return _with_check(fn, check.whole if inspect.isgeneratorfunction(fn) else check)
 
+
+def _with_check(fn: Any, check: Callable[..., Any]) -> Any:
     def in_its_own_shapes(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        with context("context"):
-            return check(*args, **kwargs)
+        return check(*args, **kwargs)
 
     code, closure = in_its_own_shapes.__code__, in_its_own_shapes.__closure__
     stand_in = FunctionType(code, fn.__globals__, closure=closure)  # of the module of what it wraps
     return wraps(fn)(stand_in)
+
+
+# Kinds of parameters → kinds of results, for each function. A function within another is made at
+# each call of that one, and shares what has passed with those made before.
+_PASSED: dict[Hashable, dict[Hashable, set[Hashable]]] = {}
+
+
+class _Check:
+    """A function that checks its parameters and its result, unless such have passed before."""
+
+    def __init__(
+        self, fn: FunctionType, typechecker: Callable[..., Any], made_for: type | None = None
+    ) -> None:
+        self.fn, self.typechecker, self.made_for = fn, typechecker, made_for
+        name = fn.__module__, fn.__qualname__, fn.__code__
+        self.passed = _PASSED.setdefault((*name, *fn.__annotations__.items()), {})
+        self.results = threading.local()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            key = tuple([kind(value) for value in args])
+            if kwargs:
+                key = (key, *[(name, kind(value)) for name, value in kwargs.items()])
+        except _Open:
+            return self.whole(*args, **kwargs)
+        results = self.passed.get(key)
+        if results is None:
+            result = self.whole(*args, **kwargs)
+            self.passed[key] = set(_kinds(result))
+            return result
+        result = self.fn(*args, **kwargs)
+        of_result = _kinds(result)
+        if not of_result or of_result[0] not in results:
+            self.check_result(result, args, kwargs)
+            results.update(of_result)
+        return result
+
+    def whole(self, *args: Any, **kwargs: Any) -> Any:
+        """The function with all its checks, which are made at the first call."""
+        __tracebackhide__ = True
+        if "checking" not in vars(self):
+            if self.made_for is not None:
+                self.fn.__annotations__.update(_fields(self.made_for))
+            self.checking = self.typechecker(self.fn)
+        with jaxtyped("context"):
+            return self.checking(*args, **kwargs)
+
+    def check_result(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Check what the function gave, beside the parameters whose shapes it shares."""
+        __tracebackhide__ = True
+        if "giving" not in vars(self):
+
+            @wraps(self.fn)
+            def give(*_args: Any, **_kwargs: Any) -> Any:
+                return self.results.last
+
+            self.giving = self.typechecker(give)
+        self.results.last = result
+        with jaxtyped("context"):
+            self.giving(*args, **kwargs)
+        del self.results.last
+
+
+class _Open(Exception):  # noqa: N818
+    """Raised for what has no kind, and is looked at each time: whatever holds any values."""
+
+
+def kind(value: Any) -> Hashable:
+    """What decides whether a value passes: of those of one kind all do, or none."""
+    cls = type(value)
+    of = _KINDS.get(cls)
+    if of is None:
+        of = _KINDS[cls] = _kinds_of(cls)
+    return of(value)
+
+
+def _kinds(result: Any) -> list[Hashable]:
+    """The kind of a result, where it has one."""
+    try:
+        return [kind(result)]
+    except _Open:
+        return []
+
+
+_KINDS: dict[type, Callable[[Any], Hashable]] = {}
+
+
+def _kinds_of(cls: type) -> Callable[[Any], Hashable]:
+    if issubclass(cls, Tensor | np.ndarray):
+        return lambda array: (cls, array.shape, array.dtype)
+    if issubclass(cls, tuple):
+        return lambda parts: (cls, *[kind(part) for part in parts])
+    if issubclass(cls, str | type):  # of words, some may be allowed
+        return lambda value: (cls, value)
+    if issubclass(cls, Collection | Iterator):
+        return _open
+    return lambda _: cls
+
+
+def _open(_: Any) -> Hashable:
+    raise _Open
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """What the fields of a dataclass are, each by the names of the module that says so."""
+    hints = {}
+    for base in reversed(cls.__mro__):
+        names = vars(sys.modules[base.__module__])
+        for name, hint in vars(base).get("__annotations__", {}).items():
+            hints[name] = _destring_annotation(hint, names)
+    init = {field.name for field in dataclasses.fields(cls) if field.init}
+    return {name: hint for name, hint in hints.items() if name in init}
