@@ -39,6 +39,8 @@ def checked(fn: Any = None, *, typechecker: Callable[..., Any] | None = None) ->
         return fn
     if typechecker is None or not inspect.isfunction(fn):
         return jaxtyped(fn, typechecker=typechecker)
+    if not fn.__annotations__:
+        return fn
     check = _Check(fn, typechecker)
     return _with_check(fn, check.whole if inspect.isgeneratorfunction(fn) else check)
 
@@ -80,13 +82,17 @@ class _Check:
         results = self.passed.get(key)
         if results is None:
             result = self.whole(*args, **kwargs)
-            self.passed[key] = set(_kinds(result))
+            self.passed[key] = set()  # the result of the next such call is looked at once more
             return result
         result = self.fn(*args, **kwargs)
-        of_result = _kinds(result)
-        if not of_result or of_result[0] not in results:
+        try:
+            if (of_result := kind(result)) in results:
+                return result
+        except _Open:
             self.check_result(result, args, kwargs)
-            results.update(of_result)
+        else:
+            self.check_result(result, args, kwargs)
+            results.add(of_result)
         return result
 
     def whole(self, *args: Any, **kwargs: Any) -> Any:
@@ -122,24 +128,17 @@ class _Open(Exception):  # noqa: N818
 def kind(value: Any) -> Hashable:
     """What decides whether a value passes: of those of one kind all do, or none."""
     cls = type(value)
-    of = _KINDS.get(cls)
-    if of is None:
-        of = _KINDS[cls] = _kinds_of(cls)
-    return of(value)
-
-
-def _kinds(result: Any) -> list[Hashable]:
-    """The kind of a result, where it has one."""
     try:
-        return [kind(result)]
-    except _Open:
-        return []
+        of = _KINDS[cls]
+    except KeyError:
+        of = _KINDS[cls] = _kinds_of(cls)
+    return cls if of is None else of(value)
 
 
-_KINDS: dict[type, Callable[[Any], Hashable]] = {}
+_KINDS: dict[type, Callable[[Any], Hashable] | None] = {}  # None: the class is the kind
 
 
-def _kinds_of(cls: type) -> Callable[[Any], Hashable]:
+def _kinds_of(cls: type) -> Callable[[Any], Hashable] | None:
     if issubclass(cls, Tensor | np.ndarray):
         return lambda array: (cls, array.shape, array.dtype)
     if issubclass(cls, tuple):
@@ -148,7 +147,7 @@ def _kinds_of(cls: type) -> Callable[[Any], Hashable]:
         return lambda value: (cls, value)
     if issubclass(cls, Collection | Iterator):
         return _open
-    return lambda _: cls
+    return None
 
 
 def _open(_: Any) -> Hashable:
