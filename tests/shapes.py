@@ -1,7 +1,8 @@
 """Shape checks at every call into the package, at a fraction of what jaxtyping's own hook costs.
 
 Whether a call passes depends on kinds alone: of an array its type, shape and number type, of most
-others the class. So a call like one that has passed is not checked again, only looked up.
+others the class. So a call like one that has passed is not checked again, only looked up. What
+holds any number of values, as a list does, is checked at each call.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from types import FunctionType
 from typing import Any
 
@@ -35,23 +36,48 @@ def checked(fn: Any = None, *, typechecker: Callable[..., Any] | None = None) ->
         return partial(checked, typechecker=typechecker)
     if typechecker is not None and inspect.isclass(fn):
         if dataclasses.is_dataclass(fn) and "__init__" in vars(fn):
-            fn.__init__ = _with_check(fn.__init__, _Check(fn.__init__, typechecker, fn))
+            fn.__init__ = _with_checks(fn.__init__, _Check(fn.__init__, typechecker, fn))
         return fn
     if typechecker is None or not inspect.isfunction(fn):
         return jaxtyped(fn, typechecker=typechecker)
     if not fn.__annotations__:
         return fn
-    check = _Check(fn, typechecker)
-    return _with_check(fn, check.whole if inspect.isgeneratorfunction(fn) else check)
+    return _with_checks(fn, _Check(fn, typechecker))
 
 
-def _with_check(fn: Any, check: Callable[..., Any]) -> Any:
+def _with_checks(fn: Any, check: "_Check") -> Any:
+    """The function, its parameters and result checked unless such have passed before."""
+    # Names of this module are bound here: what runs the function stands in that one's module.
+    passed, kind_of, open_kind, context = check.passed, kind, _Open, jaxtyped
+    is_looked_at = inspect.isgeneratorfunction(fn)
+
     def in_its_own_shapes(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        return check(*args, **kwargs)
+        try:
+            key = tuple([kind_of(value) for value in args])
+            if kwargs:
+                key = (key, *[(name, kind_of(value)) for name, value in kwargs.items()])
+            results = passed.get(key)
+        except open_kind:
+            key = results = None
+        if results is None or is_looked_at:
+            with context("context"):
+                result = check.whole(*args, **kwargs)
+            if key is not None:
+                passed[key] = set()  # the result of the next such call is looked at once more
+            return result
+        result = fn(*args, **kwargs)
+        try:
+            if (of_result := kind_of(result)) in results:
+                return result
+            check.check_result(result, args, kwargs)
+            results.add(of_result)
+        except open_kind:
+            check.check_result(result, args, kwargs)
+        return result
 
     code, closure = in_its_own_shapes.__code__, in_its_own_shapes.__closure__
-    stand_in = FunctionType(code, fn.__globals__, closure=closure)  # of the module of what it wraps
+    stand_in = FunctionType(code, fn.__globals__, closure=closure)
     return wraps(fn)(stand_in)
 
 
@@ -61,7 +87,7 @@ _PASSED: dict[Hashable, dict[Hashable, set[Hashable]]] = {}
 
 
 class _Check:
-    """A function that checks its parameters and its result, unless such have passed before."""
+    """The checks of a function, made when they are first needed, and what has passed them."""
 
     def __init__(
         self, fn: FunctionType, typechecker: Callable[..., Any], made_for: type | None = None
@@ -71,50 +97,33 @@ class _Check:
         self.passed = _PASSED.setdefault((*name, *fn.__annotations__.items()), {})
         self.results = threading.local()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        try:
-            key = tuple([kind(value) for value in args])
-            if kwargs:
-                key = (key, *[(name, kind(value)) for name, value in kwargs.items()])
-        except _Open:
-            return self.whole(*args, **kwargs)
-        results = self.passed.get(key)
-        if results is None:
-            result = self.whole(*args, **kwargs)
-            self.passed[key] = set()  # the result of the next such call is looked at once more
-            return result
-        result = self.fn(*args, **kwargs)
-        try:
-            if (of_result := kind(result)) in results:
-                return result
-        except _Open:
-            self.check_result(result, args, kwargs)
-        else:
-            self.check_result(result, args, kwargs)
-            results.add(of_result)
-        return result
+    @cached_property
+    def whole(self) -> Callable[..., Any]:
+        """The function with all its checks."""
+        return self.with_checks(self.fn)
 
-    def whole(self, *args: Any, **kwargs: Any) -> Any:
-        """The function with all its checks, which are made at the first call."""
-        __tracebackhide__ = True
-        if "checking" not in vars(self):
-            if self.made_for is not None:
-                self.fn.__annotations__.update(_fields(self.made_for))
-            self.checking = self.typechecker(self.fn)
-        with jaxtyped("context"):
-            return self.checking(*args, **kwargs)
+    @cached_property
+    def giving(self) -> Callable[..., Any]:
+        """What takes the parameters of the function, and gives a result that is there already."""
+
+        @wraps(self.fn)
+        def give(*_args: Any, **_kwargs: Any) -> Any:
+            return self.results.last
+
+        return self.with_checks(give)
+
+    def with_checks(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        hints = self.fn.__annotations__
+        if self.made_for is not None:
+            hints.update(_fields(self.made_for))
+        for name, hint in hints.items():  # a name that type checkers alone import stands for any
+            if isinstance(hint, str) and _destring_annotation(hint, self.fn.__globals__) is Any:
+                hints[name] = Any
+        return self.typechecker(fn)
 
     def check_result(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Check what the function gave, beside the parameters whose shapes it shares."""
         __tracebackhide__ = True
-        if "giving" not in vars(self):
-
-            @wraps(self.fn)
-            def give(*_args: Any, **_kwargs: Any) -> Any:
-                return self.results.last
-
-            self.giving = self.typechecker(give)
         self.results.last = result
         with jaxtyped("context"):
             self.giving(*args, **kwargs)
