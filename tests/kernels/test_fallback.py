@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ def test_a_process_compiles_for_itself_where_nothing_can_be_kept(preamble, sente
     np.testing.assert_allclose(found, here(), rtol=1e-3 if preamble == NO_INTRINSIC else 1e-6)
 
 
+@cache
 def here() -> list[float]:
     model = factormer.NMF(3, random_state=0).fit(V)
     kullback: Any = factormer.factorize(V, 3, loss="kullback-leibler", max_iter=2000, tol=1e-6)
