@@ -88,6 +88,28 @@ def stack(case: Case) -> str:
     return whole.status.name
 
 
+def many(case: Case) -> str:
+    """Each of several problems is answered as it would be alone."""
+    keywords = options(case) | {"loss": case.spec.get("loss", "frobenius")}
+    keywords |= {"regularize_W": case.on_w, "regularize_H": case.on_h, "ranks": case.rank}
+    if keywords.get("init") == "custom":
+        keywords.pop("init")
+    keywords = wronged(case, keywords, rank="ranks")
+    results = called(case, factormer.factorize_many, [case.V, case.V], **keywords)
+    if "time_limit" in case.spec or case.spec.get("wrong"):
+        return "ANSWERED"
+    keywords["random_state"] += 1
+    rank = keywords.pop("ranks")
+    one, found = called(case, factormer.factorize, case.V, rank, **keywords), results[1]
+    factors_are_finite(as_array(found.W), as_array(found.H))
+    A = np.nan_to_num(case.A.astype(float))
+    unit = np.longdouble(np.sqrt(np.square(A / (A.max() or 1)).mean()) * A.max()) ** (case.beta / 2)
+    room = 1e-5 * max(unit, float(one.rmse))
+    close = abs(float(one.rmse) - float(found.rmse)) <= room or not np.isfinite(unit)
+    claim(close, "many_are_as_alone", f"{found.rmse:g} among many, {one.rmse:g} alone")
+    return found.status.name
+
+
 def custom_start(case: Case) -> str:
     return _start(case, factormer.custom_start)
 
@@ -118,6 +140,7 @@ def _precision(sigma: Any) -> Any:
 ENTRIES: dict[str, Callable[[Case], str]] = {
     "factorize": factorize,
     "stack": stack,
+    "many": many,
     "fit_transform": models.fit_transform,
     "transform": models.transform,
     "partial_fit": models.partial_fit,

@@ -13,6 +13,7 @@ Spec = dict[str, Any]
 ENTRIES = {  # how often each is drawn
     "factorize": 30,
     "stack": 7,
+    "many": 7,
     "fit_transform": 16,
     "transform": 12,
     "partial_fit": 5,

@@ -27,6 +27,7 @@ from factormer.solvers.coding import Coder
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
+_LEAST = 1e-100  # mean of V, or its inverse, beyond which single calls take more care
 _EXACT = 1e-4  # error relative to V below which the last step is worth all digits
 
 
@@ -46,7 +47,7 @@ def serves(plan: Plan) -> bool:
 
 
 def factorized(jobs: Jobs, index: int) -> Outcome | None:
-    """The outcome of a job; None where it fits so well that a single call has more digits."""
+    """The outcome of a job; None where a single call has more digits: tiny errors, huge numbers."""
     whole, loops, restart = (
         kernels.whole_problems("ready"),
         kernels.compiled(),
@@ -60,7 +61,10 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     assert isinstance(solver, HER)
     V = jobs.matrix(index)
     entries = V.entries.numpy().astype(np.float64, order="C")  # pyright: ignore
-    mean = entries.mean() or 1.0
+    with np.errstate(over="ignore"):
+        mean = float(entries.mean()) or 1.0
+    if not _LEAST < mean < 1 / _LEAST:
+        return None
     entries /= mean
     (m, n), r, limits = entries.shape, job.rank, request.limits
     kept = np.empty((r, m + n))
@@ -91,8 +95,8 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     W, H = np.empty((m, r)), np.empty((n, r))
     by_share, scale = request.order is not None, SCALES[request.scale]
     whole.write()(kept, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
-    residual = (W @ H.T - mean * entries).ravel()
-    rmse = math.sqrt(residual @ residual / flat.size)
+    residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
+    rmse = mean * math.sqrt(residual @ residual / flat.size)
     if rmse < _EXACT * mean * math.sqrt(norm / flat.size):
         return None
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
