@@ -82,32 +82,35 @@ __device__ void gram(const float *X, int rows, float *G, float *room) {
   __syncthreads();
 }
 
-// S = rows of G over their diagonal, as sweeps take it; the factor of a row is at S[k * RP + k].
+// S = rows of G over their diagonal, which is left out, and after them what they are multiplied
+// with. A component without curvature gets −1 on the diagonal alone: sweeps leave it as it is.
 __device__ void scale(const float *G, float *S) {
   float largest = 0;
   for (int k = 0; k < R; k++) largest = fmaxf(largest, G[k * RP + k]);
   for (int q = threadIdx.x; q < R * R; q += T) {
     int k = q / R, l = q % R;
     float own = G[k * RP + k], by = own > FLAT * largest ? 1 / own : 0;
-    S[k * RP + l] = k == l ? by : by * G[k * RP + l];
+    S[k * RP + l] = k == l ? (by > 0 ? 0 : -1) : by * G[k * RP + l];
+    if (k == l) S[R * RP + k] = by;
   }
   __syncthreads();
 }
 
 // The row of this thread of F, for the rows base … base + T of X: from W for H (side 0), or the
 // other way round.
-__device__ void target(const Block &b, int side, int base, float (&f)[R]) {
+template <int side> __device__ void target(const Block &b, int base, float (&f)[R]) {
   int half = threadIdx.x & 1, rows = side ? b.m : b.n, count = side ? b.n : b.m;
   int along = side ? 1 : b.LD, across = side ? b.LD : 1;
   int p = min(base + (int)(threadIdx.x & ~1), rows - 1), q = min(p + 1, rows - 1);
-  const float *V = b.V + half * along, *X = (side ? b.H : b.W) + half * RP;
+  const float *V = b.V + half * along + p * across, *X = (side ? b.H : b.W) + half * RP;
+  int next = (q - p) * across;
   float other[R];
 #pragma unroll
   for (int k = 0; k < R; k++) f[k] = other[k] = 0;
   int left = (count + 1 - half) / 2;
 #pragma unroll UNROLLED
   for (int i = 0; i < left; i++) {
-    float v = V[p * across], u = V[q * across], x[RP];
+    float v = V[0], u = V[next], x[RP];
 #pragma unroll
     for (int k = 0; k < RP; k += 4) *(float4 *)(x + k) = *(const float4 *)(X + k);
 #pragma unroll
@@ -121,18 +124,17 @@ __device__ void target(const Block &b, int side, int base, float (&f)[R]) {
   }
 }
 
+// Sweeps of coordinate descent on a row x, with f over the diagonal of G.
 __device__ void sweep(const float *S, const float (&f)[R], float (&x)[R], int count) {
   for (int s = 0; s < count; s++) {
 #pragma unroll
     for (int k = 0; k < R; k++) {
-      float g[RP], d = 0, e = 0;
+      float g[RP], d = f[k], e = 0;
 #pragma unroll
       for (int l = 0; l < RP; l += 4) *(float4 *)(g + l) = *(const float4 *)(S + k * RP + l);
 #pragma unroll
-      for (int l = 0; l < R; l++)
-        if (l != k) (l % 2 ? e : d) += g[l] * x[l];
-      float now = fmaxf(0, f[k] * g[k] - (d + e));
-      x[k] = g[k] > 0 ? now : x[k];
+      for (int l = 0; l < R; l++) (l % 2 ? e : d) -= g[l] * x[l];
+      x[k] = fmaxf(0, d + e);
       asm volatile("" ::: "memory");  // lest all of S be read ahead, into too few registers
     }
   }
@@ -140,7 +142,7 @@ __device__ void sweep(const float *S, const float (&f)[R], float (&x)[R], int co
 
 // Update H from W (side 0), or W from H (side 1); returns this thread's part of
 // ⟨X G, X⟩ − 2⟨F, X⟩.
-__device__ float half_step(const Block &b, int side, int sweeps) {
+template <int side> __device__ float half_step(const Block &b, int sweeps) {
   int rows = side ? b.m : b.n;
   float *X = side ? b.W : b.H, part = 0;
   gram(side ? b.H : b.W, side ? b.n : b.m, b.G, b.room);
@@ -148,24 +150,24 @@ __device__ float half_step(const Block &b, int side, int sweeps) {
   for (int base = 0; base < rows; base += T) {
     int row = base + threadIdx.x;
     float f[R], x[R];
-    target(b, side, base, f);
-    if (row < rows) {
+    target<side>(b, base, f);
+    if (row >= rows) continue;
 #pragma unroll
-      for (int k = 0; k < R; k++) x[k] = fmaxf(0, X[row * RP + k]);
-      sweep(b.S, f, x, sweeps);
+    for (int k = 0; k < R; k++) x[k] = fmaxf(0, X[row * RP + k]), f[k] *= b.S[R * RP + k];
+    sweep(b.S, f, x, sweeps);
 #pragma unroll
-      for (int k = 0; k < R; k++) X[row * RP + k] = x[k];
-      if (side)
+    for (int k = 0; k < R; k++) X[row * RP + k] = x[k];
+    if (side)  // ⟨x G, x⟩ − 2⟨f, x⟩, from S
 #pragma unroll
-        for (int k = 0; k < R; k++) {
-          float g[RP], q = -2 * f[k];
+      for (int k = 0; k < R; k++) {
+        float g[RP], own = b.G[k * RP + k], q = x[k] - 2 * f[k];
 #pragma unroll
-          for (int l = 0; l < RP; l += 4) *(float4 *)(g + l) = *(const float4 *)(b.G + k * RP + l);
+        for (int l = 0; l < RP; l += 4) *(float4 *)(g + l) = *(const float4 *)(b.S + k * RP + l);
 #pragma unroll
-          for (int l = 0; l < R; l++) q += g[l] * x[l];
-          part += q * x[k];
-        }
-    }
+        for (int l = 0; l < R; l++) q += g[l] * x[l];
+        part += own * q * x[k];
+        asm volatile("" ::: "memory");
+      }
   }
   __syncthreads();
   return part;
@@ -190,34 +192,38 @@ __device__ float residual(const Block &b) {
   return total(part, b.few);
 }
 
+// This thread's part of the squared projected gradient by H (side 0), or by W (side 1).
+template <int side> __device__ float steepness(const Block &b) {
+  int rows = side ? b.m : b.n;
+  const float *X = side ? b.W : b.H;
+  float part = 0;
+  gram(side ? b.H : b.W, side ? b.n : b.m, b.G, b.room);
+  for (int base = 0; base < rows; base += T) {
+    int row = base + threadIdx.x;
+    float f[R], x[R];
+    target<side>(b, base, f);
+    if (row >= rows) continue;
+#pragma unroll
+    for (int k = 0; k < R; k++) x[k] = X[row * RP + k];
+#pragma unroll
+    for (int k = 0; k < R; k++) {
+      float g[RP], d = -f[k];
+#pragma unroll
+      for (int l = 0; l < RP; l += 4) *(float4 *)(g + l) = *(const float4 *)(b.G + k * RP + l);
+#pragma unroll
+      for (int l = 0; l < R; l++) d += g[l] * x[l];
+      if (x[k] > 0 || d < 0) part += d * d;
+      asm volatile("" ::: "memory");
+    }
+  }
+  __syncthreads();
+  return part;
+}
+
 // The norm of the projected gradient.
 __device__ float slope(const Block &b) {
-  float part = 0;
-  for (int side = 0; side < 2; side++) {
-    int rows = side ? b.m : b.n;
-    const float *X = side ? b.W : b.H;
-    gram(side ? b.H : b.W, side ? b.n : b.m, b.G, b.room);
-    for (int base = 0; base < rows; base += T) {
-      int row = base + threadIdx.x;
-      float f[R], x[R];
-      target(b, side, base, f);
-      if (row >= rows) continue;
-#pragma unroll
-      for (int k = 0; k < R; k++) x[k] = X[row * RP + k];
-#pragma unroll
-      for (int k = 0; k < R; k++) {
-        float g[RP], d = -f[k];
-#pragma unroll
-        for (int l = 0; l < RP; l += 4) *(float4 *)(g + l) = *(const float4 *)(b.G + k * RP + l);
-#pragma unroll
-        for (int l = 0; l < R; l++) d += g[l] * x[l];
-        if (x[k] > 0 || d < 0) part += d * d;
-        asm volatile("" ::: "memory");
-      }
-    }
-    __syncthreads();
-  }
-  return sqrtf(total(part, b.few));
+  float part = steepness<0>(b);
+  return sqrtf(total(part + steepness<1>(b), b.few));
 }
 
 // Put a factor of the point kept, (r, rows) in the factors' own memory, into shared memory.
@@ -294,7 +300,7 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   Block b;
   b.m = m, b.n = n, b.LD = n | 1;
   b.W = (float *)shared, b.H = b.W + m * RP, b.G = b.H + n * RP, b.S = b.G + R * RP;
-  b.room = b.S + R * RP, b.few = b.room + 4 * TILES * SPLITS, b.V = b.few + 32;
+  b.room = b.S + (R + 1) * RP, b.few = b.room + 4 * TILES * SPLITS, b.V = b.few + 32;
   float *W = Ws + task.w, *H = Hs + task.h;
 
   float sum = 0, norm = 0;
@@ -327,8 +333,8 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   bool plain = true;
   int made = 0, looks = 0, status = start > 0 || tol <= 0 ? MAX_ITER : CONVERGED;
   while (made < max_iter && status == MAX_ITER) {
-    half_step(b, 0, task.sweeps_h);
-    float now = norm + total(half_step(b, 1, task.sweeps_w), b.few);
+    half_step<0>(b, task.sweeps_h);
+    float now = norm + total(half_step<1>(b, task.sweeps_w), b.few);
     if (now < 1e-3f * norm) now = residual(b);
     made++;
     bool rose = !(now <= error), refused = rose && !(plain && now < INF);
@@ -356,7 +362,7 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
   float end = residual(b);
   if (settles && made) {
-    half_step(b, 1, SETTLING);
+    half_step<1>(b, SETTLING);
     float settled = residual(b);
     if (settled <= end) end = settled; else recall(b.W, W, m, r);
     __syncthreads();

@@ -48,7 +48,7 @@ def kinds(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> Kinds:
     threads = THREADS[np.minimum(np.searchsorted(THREADS, np.maximum(m, n)), len(THREADS) - 1)]
     padded, tiles = rank + rank % 4, rank // 2 * (rank // 2 + 1) // 2
     room = 4 * tiles * np.maximum(threads // tiles, 1)
-    numbers = m * (n | 1) + 1 + (m + n + 2 * rank) * padded + room + 32
+    numbers = m * (n | 1) + 1 + (m + n + 2 * rank + 1) * padded + room + 32
     return Kinds(rank, threads, 4 * numbers)
 
 

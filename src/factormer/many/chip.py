@@ -38,10 +38,10 @@ def served(jobs: Jobs) -> np.ndarray:
     chip = kernels.on_chip()
     if chip is None:
         return none
-    m, n, r = jobs.sizes
-    fits = (r <= chip.RANKS[-1]) & jobs.is_plain
+    m, n, r = (size[:1] if jobs.is_uniform else size for size in jobs.sizes)
     memory = chip.kinds(m, n, np.minimum(r, chip.RANKS[-1])).memory
-    return np.flatnonzero(fits & (memory <= chip.available(jobs.device)))
+    fits = (r <= chip.RANKS[-1]) & (memory <= chip.available(jobs.device))
+    return np.flatnonzero(fits & jobs.is_plain)
 
 
 def _is_default(request: Request) -> bool:
@@ -63,9 +63,12 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
     m, n, r = (size[indices] for size in jobs.sizes)
     w, h = np.cumsum(m * r), np.cumsum(n * r)
     alive, addresses = jobs.addresses(indices)
-    seeds, sweeps = jobs.seed[indices], HALS().all_sweeps
-    rows = (addresses, w - m * r, h - n * r, seeds, m, n, r, sweeps(m, n, r), sweeps(n, m, r))
-    tasks = torch.from_numpy(np.stack(rows, axis=1).astype(np.int64)).to(jobs.device)
+    sweeps = _sweeps(*(size[:1] if jobs.is_uniform else size for size in (m, n, r)))
+    rows = (addresses, w - m * r, h - n * r, jobs.seed[indices], m, n, r, *sweeps)
+    tasks = np.empty((len(indices), len(rows)), np.int64)
+    for k, row in enumerate(rows):
+        tasks[:, k] = row
+    tasks = torch.from_numpy(tasks).to(jobs.device)
     W, H = (torch.empty(int(ends[-1]), device=jobs.device) for ends in (w, h))
     told = torch.empty(len(indices), 4, device=jobs.device)
     plan = jobs.plan(int(indices[0]))
@@ -77,6 +80,12 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
         with _beside(jobs.device, k, b - a < len(indices)):
             chip.factorize(kind, tasks[a:b], W, H, told[a:b], options)
     return Bucket(jobs, indices, np.stack([w, h, m, n, r], axis=1), W, H, told, begun, alive)
+
+
+def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sweeps of the updates of H and of W."""
+    sweeps = HALS().all_sweeps
+    return sweeps(m, n, r), sweeps(n, m, r)
 
 
 def _grouped(jobs: Jobs, indices: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -1,0 +1,148 @@
+"""Problems on the chip of a GPU: as single calls on a CPU, and the same in any batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from factormer import Status, factorize, factorize_many
+from factormer.data import draws
+from tests.many.test_factorize_many import problem
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def chip():
+    pytest.importorskip("cupy")
+
+
+def tensors(sizes: list[tuple[int, int, int]]) -> list[torch.Tensor]:
+    return [
+        torch.from_numpy(problem(m, n, r, k)).float().cuda() for k, (m, n, r) in enumerate(sizes)
+    ]
+
+
+def is_on_chip(result) -> bool:
+    return "chip" in str(result.plan)
+
+
+SIZES = [
+    (1, 1, 1), (2, 30, 1), (33, 20, 2), (20, 33, 3), (64, 65, 5), (100, 100, 10), (128, 40, 11),
+    (40, 128, 13), (90, 80, 16), (70, 75, 17), (129, 60, 24), (60, 257, 25), (64, 64, 32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_iter", [1, 7])
+def test_iterations_are_those_of_a_cpu(n_iter):
+    V, ranks = tensors(SIZES), [r for *_, r in SIZES]
+    results = factorize_many(V, ranks, tol=0, max_iter=n_iter, random_state=3)
+    for k, (A, rank) in enumerate(zip(V, ranks, strict=True)):
+        alone = factorize(
+            A.double().cpu(), rank, solver="her", init="random", tol=0, max_iter=n_iter,
+            random_state=3 + k,
+        )  # fmt: skip
+        assert is_on_chip(results[k])
+        assert results[k].rmse == pytest.approx(alone.rmse, rel=2e-3, abs=1e-5)
+
+
+def test_ends_are_those_of_a_cpu():
+    rng = np.random.default_rng(0)
+    sizes = [tuple(int(k) for k in rng.integers((20, 20, 2), (100, 100, 10))) for _ in range(40)]
+    V, ranks = tensors(sizes), [r for *_, r in sizes]
+    results = factorize_many(V, ranks)
+    ratios = [
+        results[k].rmse / float(factorize(A.double().cpu().numpy(), r, random_state=k).rmse)
+        for k, (A, r) in enumerate(zip(V, ranks, strict=True))
+    ]
+    assert np.median(np.abs(np.array(ratios) - 1)) < 1e-4
+    assert np.mean(np.abs(np.array(ratios) - 1) < 1e-3) >= 0.9
+
+
+def test_reported_is_recomputed_and_feasible():
+    V, ranks = tensors(SIZES), [r for *_, r in SIZES]
+    for A, result in zip(V, factorize_many(V, ranks), strict=True):
+        W, H = result.W, result.H
+        assert W.is_cuda
+        assert bool((W >= 0).all())
+        assert bool((H >= 0).all())
+        error = (W.double() @ H.double().mT - A.double()).square().mean().sqrt()
+        assert result.rmse == pytest.approx(float(error), rel=1e-3, abs=1e-5)
+
+
+def test_a_batch_is_its_members():
+    V, ranks = tensors(SIZES), [r for *_, r in SIZES]
+    together = factorize_many(V, ranks, random_state=5)
+    for k, (A, rank) in enumerate(zip(V, ranks, strict=True)):
+        (alone,) = factorize_many([A], [rank], random_state=5 + k)
+        assert torch.equal(alone.W, together[k].W)
+        assert torch.equal(alone.H, together[k].H)
+
+
+def test_a_stack_is_a_list_in_any_precision_and_layout():
+    V = torch.stack(tensors([(30, 20, 3)] * 5))
+    stack = factorize_many(V, 3).rmse
+    np.testing.assert_array_equal(stack, factorize_many(list(V), 3).rmse)
+    np.testing.assert_array_equal(stack, factorize_many(list(V.double()), 3).rmse)
+    turned = [A.mT.contiguous().mT for A in V]
+    np.testing.assert_array_equal(stack, factorize_many(turned, 3).rmse)
+
+
+def test_runs_and_ranks_of_one_matrix_share_it():
+    (V,) = tensors([(60, 50, 4)])
+    results = factorize_many(V, range(2, 7), n_init=3)
+    assert len(results) == 15
+    assert results.columns()["rank"].tolist() == np.repeat(np.arange(2, 7), 3).tolist()
+    assert is_on_chip(results[14])
+
+
+def test_what_does_not_fit_goes_another_way():
+    V = tensors([(30, 20, 3), (400, 300, 5)])
+    small, large = factorize_many(V, [3, 5], max_iter=30)
+    assert is_on_chip(small)
+    assert not is_on_chip(large)
+    (high,) = factorize_many(tensors([(60, 50, 40)]), [40], max_iter=5)
+    assert not is_on_chip(high)
+    (other,) = factorize_many(V[:1], 3, loss="kullback-leibler", max_iter=5)
+    assert not is_on_chip(other)
+
+
+def test_gaps_are_unknown_and_negative_data_is_refused():
+    V = tensors([(30, 20, 3), (30, 20, 3)])
+    V[1][3, 4] = torch.nan
+    plain, gaps = factorize_many(V, 3, max_iter=30)
+    assert is_on_chip(plain)
+    assert not is_on_chip(gaps)
+    assert bool(gaps.W.isfinite().all())
+    V[1][3, 4] = -1
+    with pytest.raises(ValueError, match="problem 1: Negative values"):
+        factorize_many(V, 3)
+
+
+def test_nothing_stays_nothing():
+    (result,) = factorize_many([torch.zeros(9, 8, device="cuda")], 2)
+    assert result.rmse == 0
+    assert result.status is Status.CONVERGED
+    assert not bool((result.W @ result.H.mT).any())
+
+
+@pytest.mark.parametrize("scale", ["balanced", "sum", None])
+@pytest.mark.parametrize("order", ["share", None])
+def test_order_and_scale(order, scale):
+    (V,) = tensors([(40, 30, 4)])
+    (result,) = factorize_many([V], 4, order=order, scale=scale)
+    W, H = result.W, result.H
+    if scale == "sum":
+        torch.testing.assert_close(H.sum(dim=0), torch.ones(4, device="cuda"), rtol=1e-4, atol=0)
+    if scale == "balanced":
+        torch.testing.assert_close(W.norm(dim=0), H.norm(dim=0), rtol=1e-4, atol=0)
+    if order:
+        shares = W.sum(dim=0) * H.sum(dim=0)
+        assert bool((shares.diff() <= 1e-5 * shares.max()).all())
+
+
+def test_starts_are_drawn_alike_everywhere():
+    numbers = draws.uniform(7, (1000,))
+    assert 0 <= float(numbers.min()) <= float(numbers.max()) < 1
+    assert float(numbers.mean()) == pytest.approx(0.5, abs=0.05)
