@@ -121,6 +121,8 @@ def transform(case: Case) -> str:
     settled = settled and case.spec["max_iter"] and "time_limit" not in case.spec
     # A penalty on H alone leads H to 0 and W beyond all bounds; subnormal data have few digits.
     regular = x.H.max() > 1e-60 * level and level**2 > 1e3 * np.finfo(case.dtype).tiny
+    # Newton takes the fit of an entry to be at least 1e-5 of it: penalties may leave less.
+    regular = regular and (x.W @ x.H.T).max() > 1e-5 * np.nanmax(case.A)
     if convex and settled and regular:
         room = 8 * (truth.noise + value.noise)
         mean = np.full_like(W[:, :1], 1.0), np.full_like(x.H[:, :1], np.nanmean(case.A))

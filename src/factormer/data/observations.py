@@ -48,7 +48,9 @@ def observe(
     if weights is not None:
         omega = omega * _dense(weights, "weights", entries)
     _check_some(omega)
-    entries = torch.where(omega > 0, entries, 1.0)  # finite and positive, also where V is not
+    largest = torch.where(omega > 0, entries, 0.0).max()
+    filler = torch.where((largest > 0) & largest.isfinite(), largest, 1.0)
+    entries = torch.where(omega > 0, entries, filler)  # finite, positive, and of the size of V
     V = as_matrix(entries)
     if bool((omega == 1).all()):
         return V

@@ -331,7 +331,7 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   float beta = 0.5f, last = 0.5f, bound = 1, error = INF, errors[LOOKS + 1];
   float fall = 1;  // of the projected gradient since the start
   bool plain = true;
-  int made = 0, looks = 0, status = start > 0 || tol <= 0 ? MAX_ITER : CONVERGED;
+  int made = 0, looks = 0, status = tol > 0 && start <= tol * start ? CONVERGED : MAX_ITER;
   while (made < max_iter && status == MAX_ITER) {
     half_step<0>(b, task.sweeps_h);
     float now = norm + total(half_step<1>(b, task.sweeps_w), b.few);
@@ -361,7 +361,7 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   }
   recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
   float end = residual(b);
-  if (settles && made) {
+  if (settles) {
     half_step<1>(b, SETTLING);
     float settled = residual(b);
     if (settled <= end) end = settled; else recall(b.W, W, m, r);

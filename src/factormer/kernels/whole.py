@@ -86,7 +86,7 @@ def _factorize(parts, data, points, options, rates, progress, errors, scratch, l
     kept, m, made, status, looks = points.kept, limits.m, 0, MAX_ITER, 0
     here = loops.Points(kept, kept, kept, points.products, points.grams)
     start = _slope_at(limits.slope, (parts, data, here, m)) if limits.tol > 0 else 1.0
-    if start == 0:
+    if start == 0 or limits.tol >= 1:
         return 0, CONVERGED, False
     while made < len(errors):
         n = min(_EVERY, len(errors) - made)
