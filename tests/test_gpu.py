@@ -94,8 +94,8 @@ def test_unknown_entries_and_weights():
         moved: dict[str, Any] = {name: value.cuda() for name, value in options.items()}
         here = factorize(V, 5, init="random", solver="mu-extrapolated", **options)
         there = factorize(V.cuda(), 5, init="random", solver="mu-extrapolated", **moved)
-        assert there.rmse == pytest.approx(here.rmse, rel=1e-3)
-    agree(torch.where(known, V, torch.nan), init="random", solver="mu-extrapolated", rel=1e-3)
+        assert there.rmse == pytest.approx(here.rmse, rel=1e-2)
+    agree(torch.where(known, V, torch.nan), init="random", solver="mu-extrapolated", rel=1e-2)
 
 
 def test_sparse_stacked_and_symmetric():

@@ -131,6 +131,7 @@ def _warm() -> None:
         for loss in ("frobenius", "kullback-leibler", "itakura-saito"):
             factorize(V.astype(dtype), 2, loss=loss, max_iter=10)
             factorize(V.astype(dtype), 2, loss=loss, weights=V, max_iter=10)
+            factorize(V.astype(dtype), 2, loss=loss, solver="ao-admm", max_iter=2)
 
 
 def _failed(claim: str, what: str) -> dict[str, Any]:

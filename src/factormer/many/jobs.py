@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,23 +57,22 @@ class Loose(NamedTuple):
     @staticmethod
     def of(problems: Sequence[Any]) -> Loose | None:
         """None where some are something else."""
-        if not all(type(V) is Tensor for V in problems):
+        if set(map(type, problems)) != {Tensor}:
             return None
-        gpus, dims = ({getattr(V, name)() for V in problems} for name in ("get_device", "dim"))
+        gpus, dims = ({*map(about, problems)} for about in (Tensor.get_device, Tensor.dim))
         if len(gpus) > 1 or min(gpus) < 0 or dims != {2}:
             return None
-        if {V.layout for V in problems} != {torch.strided} or any(
-            V.requires_grad for V in problems
-        ):
+        layouts, grads, dtypes = (
+            {*map(attrgetter(name), problems)} for name in ("layout", "requires_grad", "dtype")
+        )
+        plain = layouts == {torch.strided} and grads == {False}
+        if not plain or not dtypes <= {torch.float32, torch.float64}:
             return None
-        if not {V.dtype for V in problems} <= {torch.float32, torch.float64}:
-            return None
-        tensors = list(problems)
-        if not all(V.dtype is torch.float32 and V.is_contiguous() for V in tensors):
+        tensors, count = list(problems), len(problems)
+        if dtypes != {torch.float32} or not all(map(Tensor.is_contiguous, tensors)):
             tensors = [V.float().contiguous() for V in tensors]
-        count = len(tensors)
-        m, n = (np.fromiter((V.size(k) for V in tensors), int, count) for k in (0, 1))
-        addresses = np.fromiter((V.data_ptr() for V in tensors), int, count)
+        m, n = (np.fromiter(map(Tensor.size, tensors, repeat(k)), int, count) for k in (0, 1))
+        addresses = np.fromiter(map(Tensor.data_ptr, tensors), int, count)
         return Loose(tensors, m, n, addresses) if min(m.min(), n.min()) > 0 else None
 
 
