@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import cupy
+import cupy  # pyright: ignore[reportMissingImports]
 import numpy as np
 import torch
 
@@ -49,7 +49,7 @@ def ragged(total: int) -> tuple[list[torch.Tensor], np.ndarray]:
 def clocked(call: Callable[[], Any]) -> tuple[float, float, Any]:
     """Milliseconds of the first call, of the best of the next, and what it returned."""
     torch.cuda.synchronize()
-    times = []
+    times, found = [], None
     for _ in range(ROUNDS + 1):
         begun = time.perf_counter()
         found = call()

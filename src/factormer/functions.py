@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 
@@ -164,6 +164,14 @@ def factorize(
     return replace(result, as_given=like(V))
 
 
+@overload
+def factorize_many(
+    problems: Any, ranks: Any = None, *, as_completed: Literal[False] = False, **options: Any
+) -> Results: ...
+@overload
+def factorize_many(
+    problems: Any, ranks: Any = None, *, as_completed: Literal[True], **options: Any
+) -> Iterator[tuple[int, Result]]: ...
 def factorize_many(
     problems: Any,
     ranks: Any = None,

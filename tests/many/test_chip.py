@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ def chip():
     pytest.importorskip("cupy")
 
 
-def tensors(sizes: list[tuple[int, int, int]]) -> list[torch.Tensor]:
+def tensors(sizes: Any) -> list[torch.Tensor]:
     return [
         torch.from_numpy(problem(m, n, r, k)).float().cuda() for k, (m, n, r) in enumerate(sizes)
     ]
