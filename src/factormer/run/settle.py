@@ -18,7 +18,6 @@ from factormer.problem.loss import Loss
 from factormer.problem.penalties import Fixed, Penalties
 from factormer.problem.problem import Problem
 from factormer.run.choose import auto_solver
-from factormer.run.order import lengths
 from factormer.run.result import Result, Status
 from factormer.run.solve import solve
 from factormer.run.stop import Stationary, StopRule, TimeBudget, any_of
@@ -80,9 +79,7 @@ def iterated(
     `time.perf_counter()`. Convex for 1 ≤ β ≤ 2, where the stop rule is the accuracy; a local
     minimum otherwise.
     """
-    rank, given = H.shape[1], H
-    sizes = _sizes(H) if on_w.is_plain else torch.ones_like(H[0])
-    H, W = H / sizes, None if W is None else W * sizes
+    rank = H.shape[1]
     known = Fixed(H, torch.ones(rank, dtype=torch.bool))
     asked = Problem(V, rank, loss, on_w, Penalties((known,)))
     problem, mean = asked.normalized()
@@ -108,16 +105,10 @@ def iterated(
     unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
     return replace(
         result,
-        factors=Factors(on_w.placed(x.W / sizes), given),
+        factors=Factors(on_w.placed(x.W), x.H),
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )
-
-
-def _sizes(H: Float[Tensor, "n r"]) -> Float[Tensor, " r"]:
-    """The lengths of components, 1 for those of zeros: then each counts in the gradient alike."""
-    sizes = torch.from_numpy(lengths(H)).to(H)
-    return torch.where(sizes > 0, sizes, 1.0)
 
 
 def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
