@@ -243,7 +243,7 @@ def factorize_many(
     results = Results(jobs)
     with torch.no_grad(), counted(progress, len(jobs)) as count:
         try:
-            with closing(batches(jobs, until=until)) as ended:  # and no thread goes on
+            with closing(batches(jobs, until=until)) as ended:  # which stops the threads
                 for batch in ended:
                     results.add(batch)
                     count(len(batch.indices))

@@ -50,7 +50,7 @@ class HER(Restarted):
         if loops is None or run is None:
             return state, torch.empty(0)
         errors = np.empty(n_iter)
-        done, told = loops.extrapolated()(
+        done, after = loops.extrapolated()(
             loops.parts(),
             run.data,
             run.points,
@@ -60,7 +60,7 @@ class HER(Restarted):
             errors,
             run.scratch,
         )
-        progress = run.progress._make(told)
+        progress = run.progress._make(after)
         return Leapt(run._replace(progress=progress)), torch.from_numpy(errors[:done])
 
 

@@ -47,7 +47,7 @@ class ExtrapolatedNewton(Restarted):
         options = (rows.Options(*self.solver.options(on, r)) for on in (problem.on_h, problem.on_w))
         points = loops.Points(x, y, np.empty_like(x), np.empty((max(m, n), r)), np.empty(r))
         room, errors = scratch(rows.Room.of, max(m, n), r, np.float64), np.empty(n_iter)
-        told = loops.iterations()(
+        after = loops.iterations()(
             *data,
             points,
             *options,
@@ -56,7 +56,7 @@ class ExtrapolatedNewton(Restarted):
             errors,
             room,
         )
-        progress = restart.Progress(*told)
+        progress = restart.Progress(*after)
         memory = Momentum(*torch.tensor(progress[:3], dtype=dtype))
         error, plain = (
             torch.tensor(progress.error, dtype=torch.float64),

@@ -26,7 +26,7 @@ _SLOW = (
     "installation of numba, or on a GPU that of triton."
 )
 
-# Of a kernel on a GPU: its programs have r×r numbers at hand, the second axis of its grid is the
+# Of a kernel on a GPU: its programs hold r×r numbers, the second axis of its grid is the
 # stack, and it counts entries in 32 bits.
 _MAX_RANK, _MAX_STACK, _MAX_ENTRIES = 128, 2**16 - 1, 2**30
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from factormer.kernels.lawson_hanson import ROUNDING, one_by_one, slopes
 
-PIVOT = 1e-13  # what is left of a squared column, beside it, that counts as depending on the others
+PIVOT = 1e-13  # share of a squared column left over at which it counts as dependent
 _ROUNDS = 20  # of pivoting by blocks, at most
 _PATIENCE = 3  # rounds without a gain before one component at a time is safer
-_CLOSE = 1e-4  # residual, beside the target, below which a small slope still says little of it
+_CLOSE = 1e-4  # residual relative to the target below which a small slope proves little
 
 
 class Room(NamedTuple):

@@ -36,5 +36,5 @@ def tiny_of(v):
 
 @jit(inner=True)
 def flat_of(v):
-    """The curvature, beside the largest, of a direction that is rounding: its length is eps."""
+    """The curvature, as a share of the largest, of a direction that is only rounding."""
     return np.finfo(v.dtype).eps * np.finfo(v.dtype).eps

@@ -19,8 +19,8 @@ from torch import Tensor
 from factormer.kernels.admm import jit
 
 N_PRODUCTS, N_FEATURES, N_SHARED = 13, 15, 6
-_WIDE = tl.constexpr(128)  # components that a program has at hand: one kernel for every rank
-_ROWS, _TILE = 64, 1024  # rows that a program sums up, and entries that it has at hand
+_WIDE = tl.constexpr(128)  # components that a program holds: one kernel for every rank
+_ROWS, _TILE = 64, 1024  # rows that a program sums up, and entries that it holds
 
 
 @jit(do_not_specialize=["n", "r"])
@@ -136,7 +136,7 @@ def _asinh(x):
 
 @jit
 def _product(sums, k, apart, scale, r):
-    """The inner products number k of one factor, (r), beside the squared norms of its columns."""
+    """The inner products number k of one factor, (r), and the squared norms of its columns."""
     c = tl.arange(0, _WIDE)
     return (tl.load(sums + k * apart + c, mask=c < r, other=0.0) * scale).to(tl.float32)
 

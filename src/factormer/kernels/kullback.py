@@ -99,7 +99,7 @@ def _combine(weights, A, lanes, out):
 
 @jit(inner=True)
 def _model(V, other, first, width, lanes, near, room):
-    """Take Σ (v/y) b from g, and make G = Σ (v/y²) b bᵀ, for so many rows from the first."""
+    """Take Σ (v/y) b from g, and make G = Σ (v/y²) b bᵀ, for a number of rows from the first."""
     x, fit, pull, curve, g, G = room.x, room.fit, room.pull, room.curve, room.g, room.G
     m, r = other.shape
     real = x.dtype.type

@@ -13,7 +13,7 @@ from numba import types
 
 from factormer.kernels.compile import array, jit, once
 from factormer.kernels.kullback import OPTIONS, room_of, rows_within
-from factormer.kernels.restart import PROGRESS, RATES, TOLD, extrapolate, judged, told
+from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, as_tuple, extrapolate, judged
 
 
 class Points(NamedTuple):
@@ -66,7 +66,7 @@ def _iterations(V, VT, points, on_h, on_w, rates, progress, errors, room):
         after = judged(progress, error, rates)
         extrapolate(points.kept, proposed, new, progress.beta, after.plain)
         progress, errors[t] = after, after.error
-    return told(progress)
+    return as_tuple(progress)
 
 
 @once
@@ -75,4 +75,6 @@ def iterations() -> Callable[..., tuple[float, float, float, float, bool]]:
     matrix, vector = array(types.float64), array(types.float64, 1)
     points = types.NamedTuple([*[matrix] * 4, vector], Points)
     options = (OPTIONS, OPTIONS, RATES, PROGRESS)
-    return jit(TOLD(matrix, matrix, points, *options, vector, room_of(types.float64)))(_iterations)
+    return jit(AS_TUPLE(matrix, matrix, points, *options, vector, room_of(types.float64)))(
+        _iterations
+    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-ROUNDING = 4e-16  # what a slope, beside the target, cannot be told from zero by
-_DEPENDENT = 1e-14  # what is left of a column, beside it, that counts as depending on the others
+ROUNDING = 4e-16  # slope, relative to the target, that rounding cannot tell from zero
+_DEPENDENT = 1e-14  # share of a column left over at which it counts as dependent
 
 
 def slopes(Rt: Any, t: Any, l1: Any, scale: Any, x: Any, rest: Any, f: Any) -> float:
@@ -107,7 +107,7 @@ def one_by_one(
 
     Components enter one at a time, the steepest first, and leave as they reach zero; an orthogonal
     factorization follows them, so that nearly dependent ones lose no digits. The loss falls from
-    step to step, and the method ends where it does not, or after so many tries.
+    step to step, and the method ends where it does not, or after a limit of tries.
     """
     r, k, count, tries = Rt.shape[0], Rt.shape[1], 0, 0
     for c in range(r):

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 
 from factormer.kernels.compile import address, array, calling, jit, once
-from factormer.kernels.restart import PROGRESS, RATES, TOLD, extrapolate, judged, told
+from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, as_tuple, extrapolate, judged
 
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
 
@@ -40,7 +40,7 @@ def unscaled(r: int) -> np.ndarray:
 def _scale(G, flat, g):
     """The g of a `Scratch`: rows of G over their diagonal, and what else sweeps with G need.
 
-    Components whose curvature G_cc is at most `flat` beside the largest are to stay as they are.
+    Components whose curvature G_cc is at most `flat` times the largest stay as they are.
     """
     (_, wide), r, largest = g.shape, len(G), 0.0
     padded = wide - 2
@@ -279,11 +279,11 @@ def _iterations(parts, data, points, options, rates, progress, errors, scratch):
     for t in range(len(errors)):
         error = _iteration(parts, data, points, options, scratch, m)
         if error < options.resolved * options.sq_norm:
-            return t, told(progress)
+            return t, as_tuple(progress)
         after = judged(progress, error, rates)
         extrapolate(points.kept, points.proposed, points.new, progress.beta, after.plain)
         progress, errors[t] = after, after.error
-    return len(errors), told(progress)
+    return len(errors), as_tuple(progress)
 
 
 PARTS = types.NamedUniTuple(_count, 4, Parts)
@@ -296,7 +296,7 @@ SCRATCH = types.NamedTuple([_matrix, _vector], Scratch)
 @once
 def extrapolated() -> Callable[..., tuple[int, tuple[float, float, float, float, bool]]]:
     """The compiled iterations, in float64: `_iterations`."""
-    result = types.Tuple([_count, TOLD])
+    result = types.Tuple([_count, AS_TUPLE])
     return jit(result(PARTS, DATA, POINTS, OPTIONS, RATES, PROGRESS, _vector, SCRATCH))(_iterations)
 
 

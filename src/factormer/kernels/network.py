@@ -177,7 +177,7 @@ def _shared(sums, progress, f, at, shares):
 
 @jit(inner=True)
 def _edges(gram, edges):
-    """Cosines between columns of W, of H, and their products, each beside the sum of its row."""
+    """Cosines between columns of W, of H, and their products, each next to the sum of its row."""
     r = gram.shape[1]
     for side in range(2):
         G, C, largest = gram[side], edges[side], 0.0

@@ -135,7 +135,7 @@ __device__ void sweep(const float *S, const float (&f)[R], float (&x)[R], int co
 #pragma unroll
       for (int l = 0; l < R; l++) (l % 2 ? e : d) -= g[l] * x[l];
       x[k] = fmaxf(0, d + e);
-      asm volatile("" ::: "memory");  // lest all of S be read ahead, into too few registers
+      asm volatile("" ::: "memory");  // keeps the compiler from reading all of S ahead, into too few registers
     }
   }
 }

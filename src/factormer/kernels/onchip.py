@@ -69,18 +69,23 @@ def _kernel(rank: int, threads: int, device: int) -> Any:
 
 
 def factorize(
-    kind: tuple[int, int, int], tasks: Tensor, W: Tensor, H: Tensor, told: Tensor, options: Options
+    kind: tuple[int, int, int],
+    tasks: Tensor,
+    W: Tensor,
+    H: Tensor,
+    report: Tensor,
+    options: Options,
 ) -> None:
     """Factorize each task (a row, see TASK) into W and H, and report how it went.
 
-    `kind` is one of `Kinds`, all is on one GPU, and V, W and H are float32. `told` (tasks, 4) takes
-    the RMSE, iterations, status, and the projected gradient relative to that of the start. Nothing
-    is waited for.
+    `kind` is one of `Kinds`, all is on one GPU, and V, W and H are float32. `report` (tasks, 4)
+    takes the RMSE, iterations, status, and the projected gradient relative to that of the start.
+    Nothing is waited for.
     """
     rank, threads, memory = kind
     device = tasks.device.index or 0
     kernel, stream = _kernel(rank, threads, device), torch.cuda.current_stream(device)
-    pointers = [tensor.data_ptr() for tensor in (tasks, W, H, told)]
+    pointers = [tensor.data_ptr() for tensor in (tasks, W, H, report)]
     numbers = (np.int32(options.max_iter), np.float32(options.tol), np.int32(options.order))
     flags = (np.int32(options.scale), np.int32(options.settles), np.int32(options.given))
     with cupy.cuda.Device(device), cupy.cuda.Stream.from_external(stream):

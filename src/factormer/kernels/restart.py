@@ -42,7 +42,7 @@ RATES = types.NamedUniTuple(types.float64, 3, Rates)
 PROGRESS = types.NamedTuple([*[types.float64] * 4, types.boolean], Progress)
 # What compiled code may return of it: to make a named tuple runs Python, in which a signal handler
 # may raise, and numba does not look for that.
-TOLD = types.Tuple([*[types.float64] * 4, types.boolean])
+AS_TUPLE = types.Tuple([*[types.float64] * 4, types.boolean])
 
 
 @jit(inner=True)
@@ -64,7 +64,7 @@ def judged(progress, error, rates):
 
 
 @jit(inner=True)
-def told(progress):
+def as_tuple(progress):
     """The progress as a plain tuple."""
     return (progress.beta, progress.last, progress.bound, progress.error, progress.plain)
 

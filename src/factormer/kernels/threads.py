@@ -61,7 +61,7 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
     others = [_pool(width, os.getpid()).submit(part, a, b) for a, b in pairwise(cuts[1:])]
     try:
         part(0, cuts[1])
-    finally:  # whatever comes of it, nobody writes into the arrays after this
+    finally:  # so that no thread writes into the arrays after this
         wait(others)
     for other in others:
         other.result()

@@ -14,7 +14,7 @@ from numba import types
 from factormer.kernels import loops
 from factormer.kernels.compile import address, array, calling, jit, once
 from factormer.kernels.loops import gram_at, multiply_at, scale_at, sweep_at
-from factormer.kernels.restart import PROGRESS, RATES, TOLD, Progress
+from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, Progress
 
 CONVERGED, MAX_ITER, UNRESOLVED = range(3)  # the last: errors are too small for these iterations
 _EPS = 2.0**-52
@@ -23,7 +23,7 @@ _SETTLING = 60  # sweeps that make W the best for H, if its gradient falls to
 _SETTLED = 1e-7  # of the size of VH
 
 _vector, _count, _real = array(types.float64, 1), types.int64, types.float64
-_run_of = types.Tuple([_count, TOLD])(
+_run_of = types.Tuple([_count, AS_TUPLE])(
     loops.PARTS,
     loops.DATA,
     loops.POINTS,
@@ -90,14 +90,14 @@ def _factorize(parts, data, points, options, rates, progress, errors, scratch, l
         return 0, CONVERGED, False
     while made < len(errors):
         n = min(_EVERY, len(errors) - made)
-        done, told = _run_at(
+        done, after = _run_at(
             limits.iterations,
             (parts, data, points, options, rates, progress, errors[made : made + n], scratch),
         )
         made += done
         if done < n:
             return made, UNRESOLVED, False
-        progress = Progress(told[0], told[1], told[2], told[3], told[4])
+        progress = Progress(after[0], after[1], after[2], after[3], after[4])
         if limits.tol > 0 and n == _EVERY:
             fall, error = _slope_at(limits.slope, (parts, data, here, m)) / start, errors[made - 1]
             rmse = (error / limits.entries) ** 0.5

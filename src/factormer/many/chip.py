@@ -54,7 +54,7 @@ def _is_default(request: Request) -> bool:
 def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
     """These jobs, those of one kernel together, the largest first. Nothing is waited for.
 
-    Kernels run beside each other, so that the last blocks of one do not keep others waiting.
+    Kernels run at the same time, so that the last blocks of one do not keep others waiting.
     """
     chip, begun = kernels.on_chip(), time.perf_counter()
     assert chip is not None
@@ -70,16 +70,16 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
         tasks[:, k] = row
     tasks = torch.from_numpy(tasks).to(jobs.device)
     W, H = (torch.empty(int(ends[-1]), device=jobs.device) for ends in (w, h))
-    told = torch.empty(len(indices), 4, device=jobs.device)
+    report = torch.empty(len(indices), 4, device=jobs.device)
     plan = jobs.plan(int(indices[0]))
     limits, request = plan.request.limits, plan.request
     options = chip.Options(
         limits.max_iter, limits.tol, request.order is not None, SCALES[request.scale], plan.settles
     )
     for k, (a, b, kind) in enumerate(_spans(jobs, indices)):
-        with _beside(jobs.device, k, b - a < len(indices)):
-            chip.factorize(kind, tasks[a:b], W, H, told[a:b], options)
-    return Bucket(jobs, indices, np.stack([w, h, m, n, r], axis=1), W, H, told, begun, alive)
+        with _on_stream(jobs.device, k, b - a < len(indices)):
+            chip.factorize(kind, tasks[a:b], W, H, report[a:b], options)
+    return Bucket(jobs, indices, np.stack([w, h, m, n, r], axis=1), W, H, report, begun, alive)
 
 
 def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +119,7 @@ def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, tuple[int, i
 
 
 @contextmanager
-def _beside(device: torch.device, k: int, others: bool) -> Iterator[None]:
+def _on_stream(device: torch.device, k: int, others: bool) -> Iterator[None]:
     """Work on one of a few streams; what comes later on the usual stream waits for it."""
     if not others:
         yield
@@ -136,7 +136,7 @@ def _streams(device: torch.device) -> list[torch.cuda.Stream]:
     return [torch.cuda.Stream(device) for _ in range(_STREAMS)]
 
 
-class _Told(NamedTuple):
+class _Report(NamedTuple):
     rmse: np.ndarray
     n_iter: np.ndarray
     status: np.ndarray
@@ -151,14 +151,14 @@ class Bucket:
     ends: np.ndarray  # of W and H among all, and m, n, r
     W: Tensor
     H: Tensor
-    told: Tensor
+    report: Tensor
     begun: float
     alive: list[Tensor]  # what the kernels read
 
     @cached_property
-    def _told(self) -> _Told:
-        rmse, n_iter, status, _ = self.told.cpu().numpy().astype(np.float64).T
-        return _Told(rmse, n_iter.astype(int), status.astype(int))
+    def _report(self) -> _Report:
+        rmse, n_iter, status, _ = self.report.cpu().numpy().astype(np.float64).T
+        return _Report(rmse, n_iter.astype(int), status.astype(int))
 
     @cached_property
     def _seconds(self) -> float:
@@ -166,18 +166,18 @@ class Bucket:
 
     def refused(self) -> np.ndarray:
         """The jobs whose data has NaN, or what is no data."""
-        return self.indices[self._told.status == len(_STATUS)]
+        return self.indices[self._report.status == len(_STATUS)]
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
         names = np.array([*(status.name for status in _STATUS), "MISSING"], object)
-        rmse, n_iter, status = self._told
+        rmse, n_iter, status = self._report
         return Summaries(rmse, n_iter, names[status])
 
     def result(self, place: int) -> Result:
         """One of the results; its trace has the end alone."""
         w, h, m, n, r = (int(number) for number in self.ends[place])
-        rmse, n_iter, status = (column[place] for column in self._told)
+        rmse, n_iter, status = (column[place] for column in self._report)
         x = Factors(self.W[w - m * r : w].view(m, r), self.H[h - n * r : h].view(n, r))
         trace, error = Trace(), torch.tensor(rmse, dtype=torch.float64)
         trace.entries = np.float64(m * n)

@@ -47,7 +47,7 @@ class Job(NamedTuple):
 
 
 class Loose(NamedTuple):
-    """Matrices on one GPU, in float32, by rows, that nobody has looked at; and where they are."""
+    """Matrices on one GPU, in float32, by rows, not checked yet; and their addresses."""
 
     tensors: list[Tensor]
     m: np.ndarray
@@ -104,7 +104,7 @@ class Jobs:
         return V if self.resample is None else resampled(V, self.resample, job.seed)
 
     def source(self, problem: int) -> Matrix:
-        """A matrix as it was given; what nobody has looked at is looked at now."""
+        """A matrix as it was given, checked now if it was not before."""
         V = self.sources
         if isinstance(V, Loose):
             return read(V.tensors[problem], problem, None, None)

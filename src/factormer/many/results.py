@@ -59,7 +59,7 @@ class Listed(NamedTuple):
 class Results(Sequence[Any]):
     """Results in the order of the problems; `table()` has a row for each.
 
-    Where time ran out, or somebody pressed Ctrl-C, some are missing: `done` says which are there,
+    After a time limit or Ctrl-C some are missing: `done` says which are there,
     and `status` why.
     """
 
@@ -106,8 +106,8 @@ class Results(Sequence[Any]):
         for batch in self._batches:
             at = batch.indices
             rmse[at], n_iter[at], status[at] = batch.summaries()
-        told = {"rmse": rmse, "n_iter": n_iter, "status": status.astype(str)}
-        return {name: getattr(jobs, name) for name in ("problem", "rank", "run", "seed")} | told
+        found = {"rmse": rmse, "n_iter": n_iter, "status": status.astype(str)}
+        return {name: getattr(jobs, name) for name in ("problem", "rank", "run", "seed")} | found
 
     @property
     def rmse(self) -> np.ndarray:

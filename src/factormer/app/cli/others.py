@@ -81,8 +81,8 @@ def bench(
     race = compare(data.V, rank, repeats=repeats, seed=seed)
     if as_json:
         shape = list(data.V.shape)
-        told = {"schema": 1, "data": data.name, "shape": shape, "rank": rank}
-        print_json(told | race.as_dict())
+        asked = {"schema": 1, "data": data.name, "shape": shape, "rank": rank}
+        print_json(asked | race.as_dict())
         return
     m, n = data.V.shape
     print(f"{data.name} {m}×{n}, rank {rank}; medians of {repeats}")
