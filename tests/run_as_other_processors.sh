@@ -9,7 +9,7 @@ trap 'rm -rf "$CODE"' EXIT
 COMBINED="ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=generic"
 LAWS="tests/laws"
 NUMBERS="tests/nn tests/solvers tests/accelerate tests/kernels tests/data tests/problem tests/starts
-  tests/run tests/test_functions.py tests/estimator/test_nmf.py"
+  tests/run tests/many tests/test_functions.py tests/estimator/test_nmf.py"
 
 under() { # SETTING THREADS TEST…
   local setting=$1 threads=$2

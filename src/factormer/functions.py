@@ -201,9 +201,10 @@ def factorize_many(
     as_completed : bool
         Return an iterator over pairs of index and `Result`, in the order in which they end.
     progress : bool
-        Show a bar, and how long it will take.
+        Show a bar, and how long it will take; not with `as_completed`.
     time_limit : float, optional
-        Seconds for all; what is done by then is returned.
+        Seconds for all, from the call on; what is done by then is returned. Problems on the chip of
+        a GPU, which take milliseconds, are not cut short.
     random_state : int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
     device, missing
@@ -217,8 +218,8 @@ def factorize_many(
     Results
         A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
         what `factorize` with its seed would return: on a CPU to 1e-6 of the error, and on a GPU,
-        where small problems are solved in float32, to 1e-3 for most (docs/many.md). Ctrl-C returns
-        what is done.
+        where small problems are solved in float32, to 1e-3 for most (docs/howto/many.md). Ctrl-C
+        returns what is done.
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
     unknown = set(options) - set(COMMON)
@@ -239,6 +240,8 @@ def factorize_many(
     )
     jobs.plan(0)  # which refuses what cannot be done
     if as_completed:
+        if progress:
+            raise ValueError("as_completed=True shows no progress: leave progress out, and count")
         return _as_completed(jobs, until)
     results = Results(jobs)
     with torch.no_grad(), counted(progress, len(jobs)) as count:

@@ -281,3 +281,13 @@ def test_a_start_beyond_the_precision_in_the_unit_of_v_is_refused(loss):
     V, F = np.full((3, 2), 1e-5, np.float32), np.full((3, 1), 1e38, np.float32)
     with pytest.raises(ValueError, match="start W is too large relative to V"):
         factorize(V, 1, init="custom", W=F, H=F[:2], loss=loss)
+
+
+def test_masked_entries_are_not_known():
+    V = np.random.default_rng(0).random((8, 6))
+    hidden = np.zeros(V.shape, bool)
+    hidden[2, 3] = True
+    masked = np.ma.MaskedArray(np.where(hidden, 1e6, V), hidden)
+    gaps = np.where(hidden, np.nan, V)
+    np.testing.assert_array_equal(factorize(masked, 2).W, factorize(gaps, 2).W)
+    assert factorize(np.ma.MaskedArray(V), 2).rmse == factorize(V, 2).rmse

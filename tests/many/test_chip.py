@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from factormer import Status, factorize, factorize_many
-from factormer.data import draws
 from tests.many.test_factorize_many import problem
 
 pytestmark = pytest.mark.gpu
@@ -144,7 +143,21 @@ def test_order_and_scale(order, scale):
         assert bool((shares.diff() <= 1e-5 * shares.max()).all())
 
 
-def test_starts_are_drawn_alike_everywhere():
-    numbers = draws.uniform(7, (1000,))
-    assert 0 <= float(numbers.min()) <= float(numbers.max()) < 1
-    assert float(numbers.mean()) == pytest.approx(0.5, abs=0.05)
+def test_refused_jobs_are_answered_in_any_order():
+    V = tensors([(30, 20, 3)] * 3)
+    V[1][3, 4] = torch.nan
+    pairs = dict(factorize_many(V, 3, max_iter=30, as_completed=True))
+    assert sorted(pairs) == [0, 1, 2]
+    assert not is_on_chip(pairs[1])
+
+
+def test_numbers_beyond_float32_and_other_losses_keep_their_precision():
+    (small,) = tensors([(30, 20, 3)])
+    huge, plain = factorize_many([1e60 * small.double(), small.double()], 3, max_iter=50)
+    assert not is_on_chip(huge)
+    assert bool(huge.W.isfinite().all())
+    assert is_on_chip(plain)
+    (other,) = factorize_many([small.double()], 3, loss="kullback-leibler", max_iter=5)
+    assert other.W.dtype == torch.float64
+    (large,) = factorize_many([1e36 * small], 3, max_iter=50)
+    assert bool(large.W.isfinite().all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from typing import Any
 
@@ -98,6 +99,47 @@ def test_an_exact_fit_is_finished_by_a_single_call():
         assert results[k].rmse == pytest.approx(alone.rmse, rel=1e-3, abs=1e-12)
 
 
+def test_tables_of_exact_fits_and_of_nothing():
+    results = factorize_many([np.ones((5, 4)), 1e-120 * problem(6, 5, 2, 0)], 2)
+    assert results.columns()["status"].tolist() == [result.status.name for result in results]
+    assert "2 factorizations" in repr(results)
+    nothing = factorize_many(problem(9, 8, 2, 0), [2, 3], time_limit=1e-9)
+    assert nothing.columns()["status"].tolist() == ["MISSING", "MISSING"]
+    assert "missing" in repr(nothing)
+
+
+def test_each_problem_gets_its_factors_in_its_kind():
+    V = problem(12, 9, 2, 0)
+    first, second = factorize_many([V, torch.from_numpy(V)], 2)
+    assert isinstance(first.W, np.ndarray)
+    assert isinstance(second.W, torch.Tensor)
+
+
+def test_results_do_not_change_by_what_is_done_with_them():
+    results = factorize_many([problem(12, 9, 2, 0)], 2)
+    results[0].W[:] = 7
+    results.columns()["rank"][:] = 99
+    assert results[0].W.max() < 7
+    assert results.columns()["rank"].tolist() == [2]
+
+
+def test_threads_of_torch_are_as_before():
+    before = torch.get_num_threads()
+    factorize_many([problem(30, 20, 3, k) for k in range(50)], 3)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert torch.get_num_threads() == before
+    assert seen == [before]
+
+
+def test_any_number_of_iterations():
+    V = problem(12, 9, 2, 0)
+    (many,) = factorize_many([V], 2, max_iter=10**12)
+    agree(many, factorize(V, 2, max_iter=10**12))
+
+
 def test_one_matrix_at_every_rank_and_from_every_start():
     V = problem(30, 20, 3, 4)
     results = factorize_many(V, range(2, 5), n_init=3, random_state=7)
@@ -167,7 +209,7 @@ def test_time_limit_keeps_what_is_done():
     assert time.perf_counter() - begun < 20
     assert results.status is Status.TIME_LIMIT
     missing = int(np.flatnonzero(~results.done)[0])
-    with pytest.raises(LookupError, match=f"problem {missing} was not factorized"):
+    with pytest.raises(LookupError, match=f"job {missing} .* was not done"):
         results[missing]
     assert "missing" in repr(results)
     assert results.columns()["status"][missing] == "MISSING"
@@ -197,6 +239,12 @@ def test_ctrl_c_keeps_what_is_done():
         (([np.ones((3, 3))], 2), {"tol": -1}, "tol"),
         (([np.ones((3, 3))], 2), {"time_limit": -1}, "time_limit"),
         (([np.ones((2, 3, 3))], 2), {}, "problem 0 has shape"),
+        (([np.ones((3, 3))], "auto"), {}, "ranks is 'auto'"),
+        (([np.ones((3, 3))] * 3, 2), {"random_state": 2**63 - 2}, "random_state is"),
+        ((1e25 * np.ones((3, 3)), 2), {"resample": "poisson"}, "means of at most"),
+        ((scipy.sparse.eye_array(3), 2), {"resample": "poisson"}, "problem 0 is sparse"),
+        (([np.ones((3, 3))], 2), {"as_completed": True, "progress": True}, "shows no progress"),
+        (([np.ones((3, 3)), np.eye(3)], 2), {"loss": "itakura-saito"}, "problem 1: "),
     ],
 )
 def test_errors_are_sentences(arguments, options, sentence):

@@ -36,12 +36,12 @@ def uniform(seed: int, shape: tuple[int, ...]) -> Tensor:
 
 
 def following(seed: int) -> int:
-    """The seed of the next stream."""
-    return int(mixed(np.array([seed % 2**64], np.uint64))[0])
+    """The seed of the next stream, of 63 bits."""
+    return int(mixed(np.array([seed % 2**64], np.uint64))[0]) >> 1
 
 
 def advance(rng: torch.Generator) -> int:
     """The seed that a generator stands at; it moves on to the next stream."""
     seed = rng.initial_seed()
-    rng.manual_seed(following(seed) >> 1)  # which has 63 bits
+    rng.manual_seed(following(seed))
     return seed

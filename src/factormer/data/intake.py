@@ -27,7 +27,7 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
     if is_tensor:
         tensor = values.detach()
     else:
-        array = np.asarray(values)
+        array = _unmasked(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
         if any(stride < 0 for stride in array.strides):  # numpy may still call it contiguous
@@ -38,6 +38,14 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
     if tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.double()
     return tensor if device is None else tensor.to(as_device(device))
+
+
+def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
+    """A masked array with NaN where it is masked: an entry that is not known."""
+    if values.dtype.kind not in "biuf" or not np.ma.is_masked(values):
+        return np.asarray(values)
+    array = np.asarray(values, _float_type(values.dtype))
+    return np.where(np.ma.getmaskarray(values), np.nan, array).astype(array.dtype)
 
 
 def as_device(name: str | torch.device) -> torch.device:

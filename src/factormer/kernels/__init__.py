@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _said: set[str] = set()
 _SLOW = (
     "No compiled code (%s): the same is computed in torch, more slowly. To have it, mend the "
-    "installation of numba, or on a GPU that of triton."
+    "installation of numba, or on a GPU that of triton and CuPy."
 )
 
 # Of a kernel on a GPU: its programs hold r×r numbers, the second axis of its grid is the

@@ -28,7 +28,7 @@ struct Outcome {
   float rmse, n_iter, status, slope;  // slope: of the projected gradient at the end and the start
 };
 
-enum Status { CONVERGED, MAX_ITER, NONFINITE, REFUSED };  // refused: V is not all numbers ≥ 0
+enum Status { CONVERGED, MAX_ITER, NONFINITE, REFUSED };  // refused: V is for another way
 
 struct Block {
   float *V, *W, *H, *G, *S, *room, *few;
@@ -316,6 +316,10 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   }
   sum = total(sum, b.few);
   const float mean = sum > 0 ? sum / (float(m) * n) : 1;
+  if (!(mean > 1e-30f && mean < 1e30f)) {  // whose squares float32 does not hold
+    if (t == 0) outcomes[blockIdx.x] = {0, 0, float(REFUSED), 1};
+    return;
+  }
   for (int i = t / 32; i < m; i += T / 32)
     for (int j = t % 32; j < n; j += 32) {
       float v = b.V[i * b.LD + j] / mean;

@@ -18,9 +18,6 @@ from torch import Tensor
 _SOURCE = Path(__file__).with_suffix(".cu")
 RANKS = np.array([2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32])  # others take the next
 THREADS = np.array([32, 64, 128, 256])
-# Columns of tasks, in int64: the address of V, where W and H begin, and numbers.
-TASK = ("V", "w", "h", "seed", "m", "n", "r", "sweeps_h", "sweeps_w")
-CONVERGED, MAX_ITER, NONFINITE, REFUSED = range(4)
 
 
 class Options(NamedTuple):
@@ -76,11 +73,12 @@ def factorize(
     report: Tensor,
     options: Options,
 ) -> None:
-    """Factorize each task (a row, see TASK) into W and H, and report how it went.
+    """Factorize each task into W and H, and report how it went.
 
-    `kind` is one of `Kinds`, all is on one GPU, and V, W and H are float32. `report` (tasks, 4)
-    takes the RMSE, iterations, status, and the projected gradient relative to that of the start.
-    Nothing is waited for.
+    A task is a row of int64: the address of V, where W and H begin, the seed, m, n, r, and the
+    sweeps for H and for W. `kind` is one of `Kinds`, all is on one GPU, and V, W and H are float32.
+    `report` (tasks, 4) takes the RMSE, iterations, status, and the projected gradient relative to
+    that of the start. Does not synchronize.
     """
     rank, threads, memory = kind
     device = tasks.device.index or 0

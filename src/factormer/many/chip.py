@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,13 +18,13 @@ from factormer import kernels
 from factormer.data.factors import Factors
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
+from factormer.run.order import SCALES
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
 from factormer.solvers.hals import HALS
 
-SCALES = {None: 0, "balanced": 1, "sum": 2}
 _STATUS = (Status.CONVERGED, Status.MAX_ITER, Status.NONFINITE)
 _STREAMS = 8
 _SAYS = "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart"
@@ -48,13 +48,14 @@ def _is_default(request: Request) -> bool:
     default = request.solver in ("auto", "her") and request.accelerator in ("auto", None)
     start = request.start in ("auto", "random") and not request.is_symmetric
     plain = request.problem.loss.is_quadratic and request.problem.is_free
-    return default and start and plain and request.limits.max_iter > 0
+    return default and start and plain and 0 < request.limits.max_iter < 2**31
 
 
-def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
-    """These jobs, those of one kernel together, the largest first. Nothing is waited for.
+def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
+    """These jobs, those of one kernel together, the largest first; and what the kernels read.
 
-    Kernels run at the same time, so that the last blocks of one do not keep others waiting.
+    Does not synchronize. Kernels run at the same time, so that the last blocks of one do not keep
+    others waiting.
     """
     chip, begun = kernels.on_chip(), time.perf_counter()
     assert chip is not None
@@ -62,7 +63,7 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
         indices = indices[_order(jobs, indices)]
     m, n, r = (size[indices] for size in jobs.sizes)
     w, h = np.cumsum(m * r), np.cumsum(n * r)
-    alive, addresses = jobs.addresses(indices)
+    inputs, addresses = jobs.addresses(indices)
     sweeps = _sweeps(*(size[:1] if jobs.is_uniform else size for size in (m, n, r)))
     rows = (addresses, w - m * r, h - n * r, jobs.seed[indices], m, n, r, *sweeps)
     tasks = np.empty((len(indices), len(rows)), np.int64)
@@ -76,10 +77,12 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> Bucket:
     options = chip.Options(
         limits.max_iter, limits.tol, request.order is not None, SCALES[request.scale], plan.settles
     )
-    for k, (a, b, kind) in enumerate(_spans(jobs, indices)):
-        with _on_stream(jobs.device, k, b - a < len(indices)):
-            chip.factorize(kind, tasks[a:b], W, H, report[a:b], options)
-    return Bucket(jobs, indices, np.stack([w, h, m, n, r], axis=1), W, H, report, begun, alive)
+    with _streams(jobs.device) as streams:
+        for (a, b, kind), stream in zip(_spans(jobs, indices), cycle(streams), strict=False):
+            with torch.cuda.stream(stream):
+                chip.factorize(kind, tasks[a:b], W, H, report[a:b], options)
+    ends = np.stack([w, h, m, n, r], axis=1)
+    return Bucket(jobs, indices, ends, W, H, report, begun), inputs
 
 
 def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,14 +104,14 @@ def _order(jobs: Jobs, indices: np.ndarray) -> np.ndarray:
     """The order in which those of one kernel follow each other, the largest first."""
     m, n, r = (size[indices] for size in jobs.sizes)
     rank, threads, blocks, _ = _grouped(jobs, indices)
-    return np.argsort(((rank << 20) + (threads << 8) + blocks << 32) - m * n * r)
+    return np.lexsort((-m * n * r, blocks, threads, rank))
 
 
 def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, tuple[int, int, int]]]:
     """The launches: from where to where, and the kind; those with the most work first."""
     some = indices[:1] if jobs.is_uniform else indices
     rank, threads, blocks, memory = _grouped(jobs, some)
-    changes = np.diff((rank << 20) + (threads << 8) + blocks) != 0
+    changes = (np.diff(np.stack([rank, threads, blocks])) != 0).any(axis=0)
     cuts = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(some)]]).tolist()
     m, n, r = (size[some] for size in jobs.sizes)
     spans = sorted(pairwise(cuts), key=lambda span: -(m * n * r)[slice(*span)].sum())
@@ -119,20 +122,20 @@ def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, tuple[int, i
 
 
 @contextmanager
-def _on_stream(device: torch.device, k: int, others: bool) -> Iterator[None]:
-    """Work on one of a few streams; what comes later on the usual stream waits for it."""
-    if not others:
-        yield
-        return
-    usual, stream = torch.cuda.current_stream(device), _streams(device)[k % _STREAMS]
-    stream.wait_stream(usual)
-    with torch.cuda.stream(stream):
-        yield
-    usual.wait_stream(stream)
+def _streams(device: torch.device) -> Iterator[list[torch.cuda.Stream]]:
+    """Streams that start after what is queued; what is queued later waits for all of them."""
+    usual, streams = torch.cuda.current_stream(device), _some_streams(device)
+    for stream in streams:
+        stream.wait_stream(usual)
+    try:
+        yield streams
+    finally:
+        for stream in streams:
+            usual.wait_stream(stream)
 
 
 @cache
-def _streams(device: torch.device) -> list[torch.cuda.Stream]:
+def _some_streams(device: torch.device) -> list[torch.cuda.Stream]:
     return [torch.cuda.Stream(device) for _ in range(_STREAMS)]
 
 
@@ -140,6 +143,7 @@ class _Report(NamedTuple):
     rmse: np.ndarray
     n_iter: np.ndarray
     status: np.ndarray
+    seconds: float  # of all together
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,44 +157,41 @@ class Bucket:
     H: Tensor
     report: Tensor
     begun: float
-    alive: list[Tensor]  # what the kernels read
 
     @cached_property
     def _report(self) -> _Report:
         rmse, n_iter, status, _ = self.report.cpu().numpy().astype(np.float64).T
-        return _Report(rmse, n_iter.astype(int), status.astype(int))
+        seconds = time.perf_counter() - self.begun
+        return _Report(rmse, n_iter.astype(int), status.astype(int), seconds)
 
-    @cached_property
-    def _seconds(self) -> float:
-        return time.perf_counter() - self.begun
-
-    def refused(self) -> np.ndarray:
-        """The jobs whose data has NaN, or what is no data."""
-        return self.indices[self._report.status == len(_STATUS)]
+    def accepted(self) -> Bucket:
+        """The jobs that the chip took; others have gaps, numbers beyond float32, or are no data."""
+        fine = self._report.status < len(_STATUS)
+        if fine.all():
+            return self
+        report = self.report[torch.from_numpy(fine).to(self.report.device)]
+        return replace(self, indices=self.indices[fine], ends=self.ends[fine], report=report)
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
-        names = np.array([*(status.name for status in _STATUS), "MISSING"], object)
-        rmse, n_iter, status = self._report
+        names = np.array([status.name for status in _STATUS], object)
+        rmse, n_iter, status, _ = self._report
         return Summaries(rmse, n_iter, names[status])
 
     def result(self, place: int) -> Result:
         """One of the results; its trace has the end alone."""
         w, h, m, n, r = (int(number) for number in self.ends[place])
-        rmse, n_iter, status = (column[place] for column in self._report)
+        rmse, n_iter, status = (column[place] for column in self._report[:3])
         x = Factors(self.W[w - m * r : w].view(m, r), self.H[h - n * r : h].view(n, r))
         trace, error = Trace(), torch.tensor(rmse, dtype=torch.float64)
         trace.entries = np.float64(m * n)
-        trace.extend(torch.full((n_iter + 1,), torch.nan, dtype=torch.float64), self._seconds)
-        trace.rows[-1] = trace.rows[-1]._replace(rmse=error)
-        return Result(
-            x,
-            _STATUS[status],
-            trace,
-            error,
-            self.jobs.as_given,
-            self._plan(int(self.indices[place])),
+        trace.extend(
+            torch.full((n_iter + 1,), torch.nan, dtype=torch.float64), self._report.seconds
         )
+        trace.rows[-1] = trace.rows[-1]._replace(rmse=error)
+        index = int(self.indices[place])
+        as_given = self.jobs.as_given[int(self.jobs.problem[index])]
+        return Result(x, _STATUS[status], trace, error, as_given, self._plan(index))
 
     def _plan(self, index: int) -> Explanation:
         said = self.jobs.plan(index).explanation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -37,6 +37,9 @@ COMMON = (
 )
 
 
+_MOST = 2.0**53  # up to which float64 has all whole numbers
+
+
 class Job(NamedTuple):
     """One factorization: which matrix, at which rank, the number of the run, and its seed."""
 
@@ -47,12 +50,12 @@ class Job(NamedTuple):
 
 
 class Loose(NamedTuple):
-    """Matrices on one GPU, in float32, by rows, not checked yet; and their addresses."""
+    """Matrices on one GPU that are not checked yet; whether all are float32, stored by rows."""
 
     tensors: list[Tensor]
     m: np.ndarray
     n: np.ndarray
-    addresses: np.ndarray
+    is_ready: bool
 
     @staticmethod
     def of(problems: Sequence[Any]) -> Loose | None:
@@ -69,11 +72,9 @@ class Loose(NamedTuple):
         if not plain or not dtypes <= {torch.float32, torch.float64}:
             return None
         tensors, count = list(problems), len(problems)
-        if dtypes != {torch.float32} or not all(map(Tensor.is_contiguous, tensors)):
-            tensors = [V.float().contiguous() for V in tensors]
+        ready = dtypes == {torch.float32} and all(map(Tensor.is_contiguous, tensors))
         m, n = (np.fromiter(map(Tensor.size, tensors, repeat(k)), int, count) for k in (0, 1))
-        addresses = np.fromiter(map(Tensor.data_ptr, tensors), int, count)
-        return Loose(tensors, m, n, addresses) if min(m.min(), n.min()) > 0 else None
+        return Loose(tensors, m, n, ready) if min(m.min(), n.min()) > 0 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class Jobs:
     run: np.ndarray
     seed: np.ndarray
     options: dict[str, Any]
-    as_given: Any
+    as_given: list[Any]  # for each problem, how to hand out its factors
     resample: str | None = None
 
     def __len__(self) -> int:
@@ -153,7 +154,8 @@ class Jobs:
         """Where the entries of these jobs are in memory, in float32; and what holds them."""
         V, problem = self.sources, self.problem[indices]
         if isinstance(V, Loose):
-            return V.tensors, V.addresses[problem]
+            held = V.tensors if V.is_ready else [A.float().contiguous() for A in V.tensors]
+            return held, np.fromiter(map(Tensor.data_ptr, held), int, len(held))[problem]
         if not isinstance(V, list):
             stack = V.entries.float().contiguous()
             return [stack], stack.data_ptr() + problem * (4 * stack[0].numel())
@@ -184,8 +186,7 @@ class Jobs:
 
     def ready(self, index: int) -> Plan:
         """The plan of a job, with its matrix and seed."""
-        request, plan = self.request(index), self.plan(index)
-        return replace(plan, request=request) if plan.request.x0 is None else choose(request)
+        return replace(self.plan(index), request=self.request(index))
 
 
 def jobs_of(
@@ -208,20 +209,28 @@ def jobs_of(
     check_choice("resample", resample, RESAMPLES)
     if ranks is None:
         raise ValueError("ranks is missing; pass a whole number, or a list of them")
-    sources, given = _sources(problems, missing, device)
+    sources = _sources(problems, missing, device)
     count = len(problems) if _is_many(problems) else 1
     if _is_many(problems):
         each = _ranks(ranks, count)
         problem = np.repeat(np.arange(count), n_init)
         rank = np.repeat(each, n_init)
     else:
-        asked = np.atleast_1d(_whole(ranks))
+        asked = np.atleast_1d(_as_ranks(ranks))
         problem, rank = np.zeros(len(asked) * n_init, int), np.repeat(asked, n_init)
     run = np.tile(np.arange(n_init), len(problem) // n_init)
     first = as_seed(random_state)
     first = int(np.random.SeedSequence().generate_state(1)[0]) if first is None else first
+    if first + len(problem) > 2**63:
+        raise ValueError(
+            f"random_state is {first}; with one seed for each of {len(problem)} jobs it must be at "
+            f"most {2**63 - len(problem)}"
+        )
+    _check_resampling(sources, resample)
     seed = first + np.arange(len(problem))
-    return Jobs(sources, problem, rank, run, seed, options, like(given), resample)
+    is_list = isinstance(problems, list | tuple)
+    as_given = [like(V) for V in problems] if is_list else [like(problems)] * count
+    return Jobs(sources, problem, rank, run, seed, options, as_given, resample)
 
 
 def _is_many(problems: Any) -> bool:
@@ -230,24 +239,24 @@ def _is_many(problems: Any) -> bool:
 
 def _sources(
     problems: Any, missing: str | None, device: str | None
-) -> tuple[list[Matrix] | Loose | Dense, Any]:
-    """The matrices, and one of them as it was given."""
+) -> list[Matrix] | Loose | Dense:
+    """The matrices; a list of tensors on a GPU is checked later."""
     if isinstance(problems, list | tuple):
         if not problems:
             raise ValueError("problems is empty; pass one matrix at least")
         loose = Loose.of(problems) if missing is None and device is None else None
         if loose is not None:
-            return loose, problems[0]
-        return [read(V, k, missing, device) for k, V in enumerate(problems)], problems[0]
+            return loose
+        return [read(V, k, missing, device) for k, V in enumerate(problems)]
     matrix = observe(problems, missing=missing, device=device)
     if len(matrix.shape) == 2:
-        return [matrix], problems
+        return [matrix]
     if len(matrix.shape) > 3 or not isinstance(matrix, Dense):
         raise ValueError(
             f"problems has shape {matrix.shape}; pass a stack (problems, m, n) without unknown "
             "entries, or a list of matrices"
         )
-    return matrix, problems
+    return matrix
 
 
 def read(V: Any, number: int, missing: str | None, device: str | None) -> Matrix:
@@ -261,8 +270,21 @@ def read(V: Any, number: int, missing: str | None, device: str | None) -> Matrix
     return matrix
 
 
-def _whole(ranks: Any) -> np.ndarray:
-    array = np.asarray(list(ranks) if isinstance(ranks, range | Sequence) else ranks)
+def _check_resampling(sources: list[Matrix] | Loose | Dense, resample: str | None) -> None:
+    """Only dense data without gaps can be drawn anew."""
+    for k, V in enumerate(sources if resample and isinstance(sources, list) else ()):
+        if not isinstance(V, Dense):
+            raise ValueError(
+                f"problem {k} is {type(V).__name__.lower()}; resample={resample!r} takes dense "
+                "data without unknown entries"
+            )
+
+
+def _as_ranks(ranks: Any) -> np.ndarray:
+    if isinstance(ranks, str):
+        raise ValueError(f"ranks is {ranks!r}; it must be a whole number, or a list of them")
+    is_list = isinstance(ranks, Iterable) and not hasattr(ranks, "__array__")
+    array = np.asarray(list(ranks) if is_list else ranks)
     if array.dtype.kind not in "iu" or (array < 1).any():
         for rank in array.ravel():  # one of which is to blame
             as_rank(rank.item() if isinstance(rank, np.generic) else rank)
@@ -272,7 +294,7 @@ def _whole(ranks: Any) -> np.ndarray:
 
 
 def _ranks(ranks: Any, count: int) -> np.ndarray:
-    array = _whole(ranks)
+    array = _as_ranks(ranks)
     if array.ndim and len(array) != count:
         raise ValueError(
             f"ranks has {len(array)} numbers for {count} problems; pass one for each, or one for "
@@ -286,14 +308,15 @@ def resampled(V: Matrix, kind: str, seed: int) -> Matrix:
 
     On a GPU the numbers are drawn there.
     """
-    if not isinstance(V, Dense):
-        raise ValueError(
-            f"resample={kind!r} takes dense data without unknown entries; V is "
-            f"{type(V).__name__.lower()}"
-        )
+    assert isinstance(V, Dense)
     entries = V.entries
     rng = torch.Generator(entries.device).manual_seed(seed)
     if kind == "bootstrap":
         rows = torch.randint(len(entries), (len(entries),), generator=rng, device=entries.device)
         return Dense(entries[rows])
+    if float(entries.max()) > _MOST:
+        raise ValueError(
+            f"V has {float(entries.max()):g} as its largest entry; resample='poisson' draws counts "
+            f"with means of at most {_MOST:g}: divide V by a number that makes its entries counts"
+        )
     return Dense(torch.poisson(entries, generator=rng))

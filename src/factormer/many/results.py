@@ -48,8 +48,9 @@ class Listed(NamedTuple):
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
-        rows = [(o.rmse, o.n_iter, o.status.name) for o in self.outcomes]
-        return Summaries(*(np.array(column) for column in zip(*rows, strict=True)))
+        rmse, n_iter = [o.rmse for o in self.outcomes], [o.n_iter for o in self.outcomes]
+        names = [o.status.name for o in self.outcomes]
+        return Summaries(np.array(rmse, float), np.array(n_iter, int), np.array(names, object))
 
     def result(self, place: int) -> Result:
         """One of the results."""
@@ -64,10 +65,10 @@ class Results(Sequence[Any]):
     """
 
     def __init__(self, jobs: Jobs) -> None:
-        self._jobs, self.status = jobs, None
+        self._jobs = jobs
         self._batches: list[Batch] = []
         self._batch, self._place = (np.full(len(jobs), -1) for _ in range(2))
-        self.status: Status | None
+        self.status: Status | None = None
 
     def add(self, batch: Batch) -> None:
         """Take in jobs that have ended."""
@@ -91,8 +92,12 @@ class Results(Sequence[Any]):
         if isinstance(index, slice):
             return [self[k] for k in range(*index.indices(len(self)))]
         if self._batch[index] < 0:
-            why = "" if self.status is None else f" ({self.status.value})"
-            raise LookupError(f"problem {index} was not factorized{why}; `done` says which were")
+            problem, rank, run, _ = self._jobs[index]
+            why = "" if self.status is None else f" ({self.status.name})"
+            raise LookupError(
+                f"job {index} (problem {problem}, rank {rank}, run {run}) was not done{why}; "
+                "`done` says which were"
+            )
         return self._batches[self._batch[index]].result(int(self._place[index]))
 
     def __iter__(self) -> Iterator[Result]:
@@ -107,7 +112,9 @@ class Results(Sequence[Any]):
             at = batch.indices
             rmse[at], n_iter[at], status[at] = batch.summaries()
         found = {"rmse": rmse, "n_iter": n_iter, "status": status.astype(str)}
-        return {name: getattr(jobs, name) for name in ("problem", "rank", "run", "seed")} | found
+        return {
+            name: getattr(jobs, name).copy() for name in ("problem", "rank", "run", "seed")
+        } | found
 
     @property
     def rmse(self) -> np.ndarray:

@@ -10,11 +10,16 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from factormer import kernels
 from factormer.many import chip, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
 
+_NO_CHIP = (
+    "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
+    "it, mend the installation of CuPy."
+)
 _CHUNK = 2e7  # multiplications, about, that a thread makes before it hands over
 Some = Callable[[list[int]], dict[int, Outcome | None]]
 
@@ -23,10 +28,9 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     """Jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
     left = np.ones(len(jobs), bool)
     on_chip = chip.served(jobs)
-    if len(on_chip):
-        bucket = chip.factorized(jobs, on_chip)
-        left[on_chip] = False
-        left[bucket.refused()] = True  # to be looked at, and refused in a sentence if need be
+    bucket = _on_chip(jobs, on_chip) if len(on_chip) else None
+    if bucket is not None:
+        left[bucket.indices] = False
         yield bucket
     alone: list[int] = []
     threaded: list[int] = []
@@ -39,11 +43,24 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     for done in _threaded(jobs, threaded, until):
         ended = {index: outcome for index, outcome in done.items() if outcome is not None}
         alone += [index for index in done if index not in ended]
-        yield _listed(ended)
+        if ended:
+            yield _listed(ended)
     for index in alone:
         if until is not None and time.perf_counter() >= until:
             return
         yield _listed({index: _alone(jobs, index, until)})
+
+
+def _on_chip(jobs: Jobs, indices: np.ndarray) -> chip.Bucket | None:
+    """The jobs that the chip took; None where its kernels cannot be compiled or run."""
+    try:
+        bucket, inputs = chip.factorized(jobs, indices)
+        taken = bucket.accepted()  # which waits for the kernels
+        del inputs  # until then they were read
+    except Exception as error:
+        kernels.say_once(_NO_CHIP, error)
+        return None
+    return taken
 
 
 def _listed(outcomes: dict[int, Outcome]) -> Listed:
@@ -71,7 +88,7 @@ def _threaded(
 
 def _pooled(some: Some, chunks: list[list[int]], width: int) -> Iterator[dict[int, Outcome | None]]:
     waiting, pending = iter(chunks), set[Future[dict[int, Outcome | None]]]()
-    pool = ThreadPoolExecutor(width, "factormer-many", torch.set_num_threads, (1,))
+    pool = ThreadPoolExecutor(width, "factormer-many")
     try:
         while True:
             for chunk in waiting:
@@ -104,11 +121,14 @@ def _chunks(jobs: Jobs, indices: list[int]) -> list[list[int]]:
 
 def _alone(jobs: Jobs, index: int, until: float | None) -> Outcome:
     """What a single call would return."""
-    plan = jobs.ready(index)
+    try:
+        plan = jobs.ready(index)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"problem {jobs.problem[index]}: {error}") from error
     if until is not None:
         left = max(until - time.perf_counter(), 1e-3)
         limits = plan.request.limits._replace(time_limit=left)
         plan = replace(plan, request=replace(plan.request, limits=limits))
     (result,) = execute(plan)
-    result = replace(result, as_given=jobs.as_given)
+    result = replace(result, as_given=jobs.as_given[int(jobs.problem[index])])
     return Outcome(float(result.error), result.n_iter, result.status, lambda: result)

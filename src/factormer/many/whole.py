@@ -15,11 +15,11 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, is_small
 from factormer.data import Dense, draws
 from factormer.data.factors import Factors
-from factormer.many.chip import SCALES
 from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.problem.arrays import is_readable
 from factormer.problem.products import RESOLVED
+from factormer.run.order import SCALES
 from factormer.run.plan import Plan, View
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
@@ -27,6 +27,7 @@ from factormer.solvers.coding import Coder
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
+_LONG = 100_000  # iterations whose errors are kept
 _LEAST = 1e-100  # mean of V, or its inverse, beyond which single calls take more care
 _EXACT = 1e-4  # error relative to V below which the last step is worth all digits
 
@@ -37,7 +38,7 @@ def serves(plan: Plan) -> bool:
     problem = request.problem
     if before or last.view is not View.ITSELF or type(last.solver) is not HER:
         return False
-    if not isinstance(plan.start, Random) or request.n_init > 1 or request.limits.max_iter == 0:
+    if not isinstance(plan.start, Random) or not 0 < request.limits.max_iter <= _LONG:
         return False
     if not (problem.is_plain and is_readable(problem.V)):
         return False
@@ -80,7 +81,9 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     made, status, settled = whole.factorize()(
         loops.parts(),
         loops.Data(entries, np.ascontiguousarray(entries.T), empty, empty, empty),
-        loops.Points(kept, kept.copy(), np.empty_like(kept), np.empty_like(kept), _room(r)),
+        loops.Points(
+            kept, kept.copy(), np.empty_like(kept), np.empty_like(kept), np.empty((2, r, r))
+        ),
         options,
         restart.Rates(*rates.rates),
         restart.Progress(float(rates.beta), float(rates.beta), 1.0, math.inf, True),
@@ -102,7 +105,9 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
     history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)]) * mean
     seconds, dtype = time.perf_counter() - begun, V.dtype
-    make = partial(_result, W, H, dtype, named, history, seconds, rmse, plan, jobs.as_given)
+    make = partial(
+        _result, W, H, dtype, named, history, seconds, rmse, plan, jobs.as_given[job.problem]
+    )
     return Outcome(rmse, int(made), named, make)
 
 
@@ -110,7 +115,7 @@ def _start(kept: np.ndarray, m: int, r: int, mean: float, seed: int) -> None:
     """The start that `starts.Random` makes, side by side."""
     n, scale = kept.shape[1] - m, math.sqrt(4 / r * mean)
     kept[:, :m] = draws.uniform(seed, (m, r)).numpy().T
-    kept[:, m:] = draws.uniform(draws.following(seed) >> 1, (n, r)).numpy().T
+    kept[:, m:] = draws.uniform(draws.following(seed), (n, r)).numpy().T
     kept *= scale
 
 
@@ -121,10 +126,6 @@ def _settle(entries: np.ndarray, kept: np.ndarray, m: int) -> None:
     found = Coder.of(H)(Dense(V), W)
     if (found @ H.mT - V).norm() <= (W @ H.mT - V).norm():
         kept[:, :m] = found.mT.numpy()
-
-
-def _room(r: int) -> np.ndarray:
-    return np.empty((2, r, r))
 
 
 def _result(
@@ -144,6 +145,6 @@ def _result(
     trace.extend(errors[:1], 0.0)
     if len(errors) > 1:
         trace.extend(errors[1:], seconds)
-    x = Factors(torch.from_numpy(W).to(dtype), torch.from_numpy(H).to(dtype))
+    x = Factors(torch.tensor(W, dtype=dtype), torch.tensor(H, dtype=dtype))
     error = torch.tensor(rmse, dtype=torch.float64)
     return Result(x, status, trace, error, as_given, plan.explanation)

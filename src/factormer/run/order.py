@@ -9,6 +9,7 @@ from torch import Tensor
 
 from factormer.data.factors import Factors
 
+SCALES = {None: 0, "balanced": 1, "sum": 2}  # as compiled code knows them
 _DIGITS = 9  # of a share; two that differ by less count as equal and keep their order
 _TINY = np.finfo(float).tiny
 
