@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -60,7 +61,9 @@ def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) 
         rows = as_tensor(start_array(H, (rank, n), "H"), name="H", device=None)
         right = rows.mT.to(V.device, V.dtype)
         if W is None and (warm or known is not None):
-            left = coefficients(V, right, loss, on_w).W
+            limit = options.time_limit
+            until = None if limit is None else time.perf_counter() + limit
+            left = coefficients(V, right, loss, on_w, until=until).W
         else:
             left = as_tensor(start_array(W, (m, rank), "W"), name="W", device=None)
         left = left.to(right)

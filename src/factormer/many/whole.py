@@ -29,7 +29,8 @@ from factormer.starts import Random
 
 _LONG = 100_000  # iterations whose errors are kept
 _LEAST = 1e-100  # mean of V, or its inverse, beyond which single calls take more care
-_EXACT = 1e-4  # error relative to V below which the last step is worth all digits
+_CLOSE = 1e-2  # error relative to V below which sweeps are not trusted with the last step,
+_EXACT = 1e-4  # and below which a single call does it all
 
 
 def serves(plan: Plan) -> bool:
@@ -76,8 +77,7 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     sweeps = hals.sweeps(m, n, r, float(m * n)), hals.sweeps(n, m, r, float(m * n))
     options = loops.Options(*sweeps, norm, RESOLVED[torch.float64], FLAT[torch.float64])
     rates: Extrapolation = solver.accelerator
-    residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
-    first = math.sqrt(residual @ residual / flat.size)
+    first = _rmse(entries, kept, m)
     made, status, settled = whole.factorize()(
         loops.parts(),
         loops.Data(entries, np.ascontiguousarray(entries.T), empty, empty, empty),
@@ -93,15 +93,16 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     )
     if status == whole.UNRESOLVED:
         return None
-    if plan.settles and not settled:
+    size = math.sqrt(norm / flat.size)
+    if plan.settles and not (settled and _rmse(entries, kept, m) > _CLOSE * size):
         _settle(entries, kept, m)
+    rmse = _rmse(entries, kept, m)
+    if rmse < _EXACT * size:
+        return None
+    rmse *= mean
     W, H = np.empty((m, r)), np.empty((n, r))
     by_share, scale = request.order is not None, SCALES[request.scale]
     whole.write()(kept, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
-    residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
-    rmse = mean * math.sqrt(residual @ residual / flat.size)
-    if rmse < _EXACT * mean * math.sqrt(norm / flat.size):
-        return None
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
     history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)]) * mean
     seconds, dtype = time.perf_counter() - begun, V.dtype
@@ -117,6 +118,12 @@ def _start(kept: np.ndarray, m: int, r: int, mean: float, seed: int) -> None:
     kept[:, :m] = draws.uniform(seed, (m, r)).numpy().T
     kept[:, m:] = draws.uniform(draws.following(seed), (n, r)).numpy().T
     kept *= scale
+
+
+def _rmse(entries: np.ndarray, kept: np.ndarray, m: int) -> float:
+    """The error of the point, [Wᵀ, Hᵀ]."""
+    residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
+    return math.sqrt(residual @ residual / residual.size)
 
 
 def _settle(entries: np.ndarray, kept: np.ndarray, m: int) -> None:
