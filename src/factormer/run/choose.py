@@ -141,7 +141,7 @@ def _looks_ahead(V: Matrix, rank: int) -> bool:
     if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
         return False
     m, n = V.shape
-    return m * n >= T.AHEAD * 2 * rank * (m + n)
+    return m * n >= T.AHEAD * 2 * rank * (m + n) and 2 * rank * m * n > T.AHEAD_WORK
 
 
 def _repays(V: Matrix) -> bool:

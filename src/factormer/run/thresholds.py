@@ -12,6 +12,7 @@ SMALL_LOSS = 20_000  # stored entries up to which a start is first fitted by lea
 
 # Solvers. `python benchmarks/choices.py`
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
+AHEAD_WORK = 6e6  # multiplications of an iteration up to which compiled ones are faster
 
 # Networks. `python benchmarks/learned.py`
 NETWORK_RATIO = 300.0  # entries of V for each row and column, from which a network repays its time
