@@ -217,7 +217,7 @@ def factorize_many(
     -------
     Results
         A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
-        what `factorize` with its seed would return: on a CPU to 1e-6 of the error, and on a GPU,
+        what `factorize` with its seed would return: on a CPU to 1e-5 of the error, and on a GPU,
         where small problems are solved in float32, to 1e-3 for most (docs/howto/many.md). Ctrl-C
         returns what is done.
     """

@@ -23,16 +23,9 @@ _SETTLING = 60  # sweeps that make W the best for H, if its gradient falls to
 _SETTLED = 1e-7  # of the size of VH
 
 _vector, _count, _real = array(types.float64, 1), types.int64, types.float64
-_run_of = types.Tuple([_count, AS_TUPLE])(
-    loops.PARTS,
-    loops.DATA,
-    loops.POINTS,
-    loops.OPTIONS,
-    RATES,
-    PROGRESS,
-    _vector,
-    loops.SCRATCH,
-)
+_state = (loops.PARTS, loops.DATA, loops.POINTS, loops.OPTIONS)
+_given = (*_state, RATES, PROGRESS, _vector, loops.SCRATCH)
+_run_of = types.Tuple([_count, AS_TUPLE])(*_given)
 _slope_of = _real(loops.PARTS, loops.DATA, loops.POINTS, _count)
 _run_at, _slope_at = calling(_run_of), calling(_slope_of)
 
@@ -120,19 +113,7 @@ def _factorize(parts, data, points, options, rates, progress, errors, scratch, l
 def factorize() -> Callable[..., tuple[int, int, bool]]:
     """The compiled `_factorize`."""
     limits = types.NamedTuple([_real, _real, types.boolean, *[_count] * 3], Limits)
-    return jit(
-        types.Tuple([_count, _count, types.boolean])(
-            loops.PARTS,
-            loops.DATA,
-            loops.POINTS,
-            loops.OPTIONS,
-            RATES,
-            PROGRESS,
-            _vector,
-            loops.SCRATCH,
-            limits,
-        )
-    )(_factorize)
+    return jit(types.Tuple([_count, _count, types.boolean])(*_given, limits))(_factorize)
 
 
 @once

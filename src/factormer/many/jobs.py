@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
@@ -185,8 +185,8 @@ class Jobs:
         return self._plans[kind]
 
     def ready(self, index: int) -> Plan:
-        """The plan of a job, with its matrix and seed."""
-        return replace(self.plan(index), request=self.request(index))
+        """The plan of a job with its matrix and seed, chosen for just these."""
+        return choose(self.request(index))
 
 
 def jobs_of(
