@@ -41,6 +41,11 @@ def whole_problems(*wanted: Any) -> ModuleType | None:
     return _loaded("whole", *wanted)
 
 
+def shared_products(*wanted: Any) -> ModuleType | None:
+    """Half-steps of many factorizations of one V."""
+    return _loaded("shared", *wanted)
+
+
 def on_chip() -> ModuleType | None:
     """Small factorizations as a whole on a GPU, one thread block each."""
     return _loaded("onchip")

@@ -145,11 +145,19 @@ def address(function: Any) -> int:
     return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
-def calling(signature: Any) -> Any:
-    """`call(address, (arguments, …))` for compiled code, of a function with this signature."""
+def calling(*signatures: Any) -> Any:
+    """`call(address, (arguments, …))` for compiled code, of a function with this signature.
+
+    Of several, the one is taken whose first argument is of the type given.
+    """
 
     @intrinsic
     def call(_: Any, address: Any, arguments: Any) -> tuple[Any, Callable[..., Any]]:
+        signature = signatures[0]
+        for other in signatures[1:]:
+            if other.args[0].dtype == arguments[0].dtype:
+                signature = other
+
         def lower(context: Any, builder: Any, given: Any, values: Any) -> Any:
             kind = context.call_conv.get_function_type(signature.return_type, signature.args)
             function = builder.inttoptr(values[0], kind.as_pointer())

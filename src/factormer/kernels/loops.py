@@ -107,7 +107,8 @@ _matrix, _vector, _count = array(types.float64), array(types.float64, 1), types.
 _scale_of = types.void(_matrix, types.float64, _matrix)
 
 
-def _sweeps_of(dtype: Any) -> Any:
+def sweeps_of(dtype: Any) -> Any:
+    """The signature of `sweeps` in this precision."""
     real = numba.from_dtype(dtype)
     any_order = array(real, layout="A")
     return types.void(*[any_order] * 3, *[_count] * 3, array(real), array(real, 1))
@@ -122,7 +123,7 @@ def _scaling() -> Callable[..., None]:
 def sweeps(dtype: Any) -> Callable[..., None]:
     """The compiled sweeps for arrays of float32 or float64, in any memory order."""
     _scaling()  # whoever sweeps scales before
-    return jit(_sweeps_of(dtype))(_sweeps)
+    return jit(sweeps_of(dtype))(_sweeps)
 
 
 def scaled(G: np.ndarray, flat: float) -> np.ndarray:
@@ -174,7 +175,7 @@ def _gram(A, start, stop, out):
 _gram_of = types.void(_matrix, _count, _count, _matrix)
 _multiply_of = types.void(_matrix, _count, _matrix, _matrix, _count)
 gram_at, multiply_at, scale_at = calling(_gram_of), calling(_multiply_of), calling(_scale_of)
-sweep_at = calling(_sweeps_of(np.dtype(float)))
+sweep_at = calling(sweeps_of(np.dtype("f8")), sweeps_of(np.dtype("f4")))
 
 
 class Parts(NamedTuple):

@@ -45,13 +45,13 @@ class Limits(NamedTuple):
 
 
 @jit(inner=True)
-def _settle(parts, data, points, options, scratch, m):
-    """Make W the best for H, unless it was better before; whether sweeps were enough for that."""
-    kept, new, F, G = points.kept, points.new, points.products, points.grams[1]
-    gram_at(parts.gram, (kept, m, kept.shape[1], G))
-    multiply_at(parts.multiply, (kept, m, data.VT, F, 0))
-    scale_at(parts.scale, (G, options.flat, scratch.g))
-    sweep_at(parts.sweep, (F, kept, new, _SETTLING, 0, m, scratch.g, scratch.lines))
+def settle(parts, F, kept, new, G, flat, g, lines, m):
+    """Make W the best for H from (VH)ᵀ in F and HᵀH in G, unless it was better before.
+
+    Returns whether sweeps were enough for that.
+    """
+    scale_at(parts.scale, (G, flat, g))
+    sweep_at(parts.sweep, (F, kept, new, _SETTLING, 0, m, g, lines))
     change = slope = size = 0.0
     for c in range(len(G)):
         for j in range(m):
@@ -105,7 +105,11 @@ def _factorize(parts, data, points, options, rates, progress, errors, scratch, l
                 break
     settled = True
     if limits.settles:
-        settled = _settle(parts, data, points, options, scratch, m)
+        F, G = points.products, points.grams[1]
+        gram_at(parts.gram, (kept, m, kept.shape[1], G))
+        multiply_at(parts.multiply, (kept, m, data.VT, F, 0))
+        flat, g, lines = options.flat, scratch.g, scratch.lines
+        settled = settle(parts, F, kept, points.new, G, flat, g, lines, m)
     return made, status, settled
 
 

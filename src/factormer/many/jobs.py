@@ -206,6 +206,12 @@ def jobs_of(
     other matrix is one problem at every rank. Job k has the seed random_state + k.
     """
     check_count("n_init", n_init)
+    if (
+        n_init > 1
+        and options.get("init", "auto") == "auto"
+        and options.get("loss", 2) in (2, "frobenius")
+    ):
+        options = {**options, "init": "random"}  # replicates are to differ
     check_choice("resample", resample, RESAMPLES)
     if ranks is None:
         raise ValueError("ranks is missing; pass a whole number, or a list of them")

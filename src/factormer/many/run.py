@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from factormer import kernels
-from factormer.many import chip, whole
+from factormer.many import chip, shared, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
@@ -32,23 +33,44 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     if bucket is not None:
         left[bucket.indices] = False
         yield bucket
-    alone: list[int] = []
-    threaded: list[int] = []
-    routes: dict[int, list[int]] = {}  # by the plan that jobs of one kind share
-    for index in np.flatnonzero(left).tolist():
-        plan = jobs.plan(index)
-        if id(plan) not in routes:
-            routes[id(plan)] = threaded if whole.serves(plan) else alone
-        routes[id(plan)].append(index)
-    for done in _threaded(jobs, threaded, until):
+    ways = _ways(jobs, np.flatnonzero(left).tolist())
+    for done in _threaded(jobs, ways, until):
         ended = {index: outcome for index, outcome in done.items() if outcome is not None}
-        alone += [index for index in done if index not in ended]
+        ways.alone.extend(index for index in done if index not in ended)
         if ended:
             yield _listed(ended)
-    for index in alone:
+    for index in ways.alone:
         if until is not None and time.perf_counter() >= until:
             return
         yield _listed({index: _alone(jobs, index, until)})
+
+
+class _Ways(NamedTuple):
+    """Jobs by how they are carried out: side by side by V and rank, compiled, or alone."""
+
+    shared: list[list[int]]
+    whole: list[int]
+    alone: list[int]
+
+
+def _ways(jobs: Jobs, indices: list[int]) -> _Ways:
+    same: dict[tuple[int, int], list[int]] = {}
+    ways, routes = _Ways([], [], []), dict[int, list[int]]()  # by the plan that some jobs share
+    for index in indices:
+        plan = jobs.plan(index)
+        if id(plan) not in routes:
+            routes[id(plan)] = ways.whole if whole.serves(plan) else ways.alone
+        route = routes[id(plan)]
+        if route is ways.alone and jobs.resample is None:
+            same.setdefault((int(jobs.problem[index]), int(jobs.rank[index])), []).append(index)
+        else:
+            route.append(index)
+    for group in same.values():
+        if len(group) > 1 and shared.serves(jobs.plan(group[0])):
+            ways.shared.append(group)
+        else:
+            ways.alone.extend(group)
+    return ways
 
 
 def _on_chip(jobs: Jobs, indices: np.ndarray) -> chip.Bucket | None:
@@ -67,13 +89,17 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
     return Listed(np.array(list(outcomes), int), list(outcomes.values()))
 
 
-def _threaded(
-    jobs: Jobs, indices: list[int], until: float | None
-) -> Iterator[dict[int, Outcome | None]]:
+def _threaded(jobs: Jobs, ways: _Ways, until: float | None) -> Iterator[dict[int, Outcome | None]]:
     """Jobs for compiled code, in chunks, on as many threads as torch may use."""
-    width, chunks = torch.get_num_threads(), _chunks(jobs, indices)
+    threads = torch.get_num_threads()
+    pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, threads)]
+    chunks = [*pieces, *_chunks(jobs, ways.whole)]
 
     def some(chunk: list[int]) -> dict[int, Outcome | None]:
+        if until is not None and time.perf_counter() >= until:
+            return {}
+        if is_shared[chunk[0]]:
+            return shared.factorized(jobs, chunk, until)
         done: dict[int, Outcome | None] = {}
         for index in chunk:
             if until is not None and time.perf_counter() >= until:
@@ -81,14 +107,27 @@ def _threaded(
             done[index] = whole.factorized(jobs, index)
         return done
 
-    if width == 1 or len(chunks) <= 1:
+    is_shared = np.zeros(len(jobs), bool)
+    is_shared[[index for piece in pieces for index in piece]] = True
+    if threads == 1 or len(chunks) <= 1:
         return map(some, chunks)
-    return _pooled(some, chunks, width)
+    return _pooled(some, chunks, threads)
+
+
+def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:
+    """Jobs that share V and rank, in as many parts as there are threads, or more if they are many.
+
+    Each part is at least as long as lines are wide, if there are enough.
+    """
+    plan = jobs.plan(group[0])
+    wide = shared.width(plan.request.problem.V, plan.request.problem.rank)  # pyright: ignore
+    count = min(len(group), max(threads, len(group) // (4 * wide)))
+    return [group[k::count] for k in range(count)]
 
 
 def _pooled(some: Some, chunks: list[list[int]], width: int) -> Iterator[dict[int, Outcome | None]]:
     waiting, pending = iter(chunks), set[Future[dict[int, Outcome | None]]]()
-    pool = ThreadPoolExecutor(width, "factormer-many")
+    pool = ThreadPoolExecutor(width, "factormer-many", torch.set_num_threads, (1,))
     try:
         while True:
             for chunk in waiting:

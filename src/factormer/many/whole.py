@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,24 +11,20 @@ import torch
 from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, is_small
-from factormer.data import Dense, draws
-from factormer.data.factors import Factors
+from factormer.data import Dense
+from factormer.many.ends import EXACT, Ended, outcome, random_start, settle
 from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.problem.arrays import is_readable
 from factormer.problem.products import RESOLVED
-from factormer.run.order import SCALES
 from factormer.run.plan import Plan, View
-from factormer.run.result import Result, Status
-from factormer.run.trace import Trace
-from factormer.solvers.coding import Coder
+from factormer.run.result import Status
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
 _LONG = 100_000  # iterations whose errors are kept
 _LEAST = 1e-100  # mean of V, or its inverse, beyond which single calls take more care
-_CLOSE = 1e-2  # error relative to V below which sweeps are not trusted with the last step,
-_EXACT = 1e-4  # and below which a single call does it all
+_CLOSE = 1e-2  # error relative to V below which sweeps are not trusted with the last step
 
 
 def serves(plan: Plan) -> bool:
@@ -69,8 +63,7 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
         return None
     entries /= mean
     (m, n), r, limits = entries.shape, job.rank, request.limits
-    kept = np.empty((r, m + n))
-    _start(kept, m, r, float(entries.mean()), job.seed)
+    kept = random_start(m, n, r, float(entries.mean()), job.seed)
     errors, empty = np.empty(limits.max_iter), np.empty((0, 0))
     flat = entries.ravel()
     hals, norm = solver.solver, float(flat @ flat)
@@ -95,63 +88,17 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
         return None
     size = math.sqrt(norm / flat.size)
     if plan.settles and not (settled and _rmse(entries, kept, m) > _CLOSE * size):
-        _settle(entries, kept, m)
+        settle(Dense(torch.from_numpy(entries)), kept)
     rmse = _rmse(entries, kept, m)
-    if rmse < _EXACT * size:
+    if rmse < EXACT * size:
         return None
-    rmse *= mean
-    W, H = np.empty((m, r)), np.empty((n, r))
-    by_share, scale = request.order is not None, SCALES[request.scale]
-    whole.write()(kept, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
-    history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)]) * mean
-    seconds, dtype = time.perf_counter() - begun, V.dtype
-    make = partial(
-        _result, W, H, dtype, named, history, seconds, rmse, plan, jobs.as_given[job.problem]
-    )
-    return Outcome(rmse, int(made), named, make)
-
-
-def _start(kept: np.ndarray, m: int, r: int, mean: float, seed: int) -> None:
-    """The start that `starts.Random` makes, side by side."""
-    n, scale = kept.shape[1] - m, math.sqrt(4 / r * mean)
-    kept[:, :m] = draws.uniform(seed, (m, r)).numpy().T
-    kept[:, m:] = draws.uniform(draws.following(seed), (n, r)).numpy().T
-    kept *= scale
+    history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)])
+    ended = Ended(kept, rmse, history, named, time.perf_counter() - begun)
+    return outcome(jobs, index, plan, ended, mean, m)
 
 
 def _rmse(entries: np.ndarray, kept: np.ndarray, m: int) -> float:
     """The error of the point, [Wᵀ, Hᵀ]."""
     residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
     return math.sqrt(residual @ residual / residual.size)
-
-
-def _settle(entries: np.ndarray, kept: np.ndarray, m: int) -> None:
-    """Make W the best for H, exactly."""
-    W, H = (torch.from_numpy(F.T.copy()) for F in (kept[:, :m], kept[:, m:]))
-    V = torch.from_numpy(entries)
-    found = Coder.of(H)(Dense(V), W)
-    if (found @ H.mT - V).norm() <= (W @ H.mT - V).norm():
-        kept[:, :m] = found.mT.numpy()
-
-
-def _result(
-    W: np.ndarray,
-    H: np.ndarray,
-    dtype: torch.dtype,
-    status: Status,
-    history: np.ndarray,
-    seconds: float,
-    rmse: float,
-    plan: Plan,
-    as_given: Any,
-) -> Result:
-    trace = Trace()
-    trace.entries = np.float64(len(W) * len(H))
-    errors = torch.from_numpy(history)
-    trace.extend(errors[:1], 0.0)
-    if len(errors) > 1:
-        trace.extend(errors[1:], seconds)
-    x = Factors(torch.tensor(W, dtype=dtype), torch.tensor(H, dtype=dtype))
-    error = torch.tensor(rmse, dtype=torch.float64)
-    return Result(x, status, trace, error, as_given, plan.explanation)

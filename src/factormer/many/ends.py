@@ -1,0 +1,100 @@
+"""How compiled runs begin and end: a random start side by side, and from a point to an outcome."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from factormer import kernels
+from factormer.data import Matrix, draws
+from factormer.data.factors import Factors
+from factormer.many.jobs import Jobs
+from factormer.many.results import Outcome
+from factormer.run.order import SCALES
+from factormer.run.plan import Plan
+from factormer.run.result import Result, Status
+from factormer.run.trace import Trace
+from factormer.solvers.coding import Coder
+
+EXACT = 1e-4  # error relative to V below which a single call does it all
+
+
+def random_start(m: int, n: int, r: int, mean: float, seed: int) -> np.ndarray:
+    """The start that `starts.Random` makes, as [Wᵀ, Hᵀ] (r, m + n)."""
+    x = np.empty((r, m + n))
+    x[:, :m] = draws.uniform(seed, (m, r)).numpy().T
+    x[:, m:] = draws.uniform(draws.following(seed), (n, r)).numpy().T
+    x *= math.sqrt(4 / r * mean)
+    return x
+
+
+def settle(V: Matrix, x: np.ndarray) -> None:
+    """Make W of the point [Wᵀ, Hᵀ] the best for H, exactly."""
+    m = V.shape[0]
+    W, H = (torch.from_numpy(F.T.copy()).to(V.dtype) for F in (x[:, :m], x[:, m:]))
+    found = Coder.of(H)(V, W)
+    if V.sq_error(Factors(found, H)) <= V.sq_error(Factors(W, H)):
+        x[:, :m] = found.mT.numpy()
+
+
+class Ended(NamedTuple):
+    """A run on V over its mean: its point [Wᵀ, Hᵀ], rmse, the errors on the way, status, seconds.
+
+    `history` begins with the error of the start; `n_iter` is one less than it has.
+    """
+
+    x: np.ndarray
+    rmse: float
+    history: np.ndarray
+    status: Status
+    seconds: float
+
+
+def outcome(jobs: Jobs, index: int, plan: Plan, ended: Ended, mean: float, m: int) -> Outcome:
+    """The outcome of a run: components in order, to scale, and on V itself."""
+    whole, (r, both) = kernels.whole_problems(), ended.x.shape
+    assert whole is not None
+    request, W, H = plan.request, np.empty((m, r)), np.empty((both - m, r))
+    by_share, scale = request.order is not None, SCALES[request.scale]
+    whole.write()(ended.x, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
+    rmse, dtype = ended.rmse * mean, request.problem.V.dtype
+    as_given = jobs.as_given[int(jobs.problem[index])]
+    make = partial(
+        _result,
+        W,
+        H,
+        dtype,
+        ended.status,
+        ended.history * mean,
+        ended.seconds,
+        rmse,
+        plan,
+        as_given,
+    )
+    return Outcome(rmse, len(ended.history) - 1, ended.status, make)
+
+
+def _result(
+    W: np.ndarray,
+    H: np.ndarray,
+    dtype: torch.dtype,
+    status: Status,
+    history: np.ndarray,
+    seconds: float,
+    rmse: float,
+    plan: Plan,
+    as_given: Any,
+) -> Result:
+    trace = Trace()
+    trace.entries = np.float64(len(W) * len(H))
+    errors = torch.from_numpy(history)
+    trace.extend(errors[:1], 0.0)
+    if len(errors) > 1:
+        trace.extend(errors[1:], seconds)
+    x = Factors(torch.tensor(W, dtype=dtype), torch.tensor(H, dtype=dtype))
+    error = torch.tensor(rmse, dtype=torch.float64)
+    return Result(x, status, trace, error, as_given, plan.explanation)

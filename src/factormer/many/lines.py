@@ -1,0 +1,113 @@
+"""Factorizations of one V, side by side: each iteration reads V twice, however many there are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from factormer import kernels
+from factormer.accelerate.her import HER
+from factormer.data import Dense, Sparse
+from factormer.problem.products import RESOLVED
+from factormer.solvers.hals import FLAT
+
+
+class Lines:
+    """The points [Wᵀ, Hᵀ] (r, m + n) of up to `count` problems, and iterations of HER on all.
+
+    Those that are there have the places 0 … len - 1; the last takes the place of one that leaves.
+    """
+
+    def __init__(
+        self, V: Dense | Sparse, dtype: torch.dtype, rank: int, solver: HER, count: int
+    ) -> None:
+        loops, shared, restart = kernels.compiled(), kernels.shared_products(), kernels.restarting()
+        assert loops is not None
+        assert shared is not None
+        assert restart is not None
+        (m, n), work, real, hals = V.shape, float(V.work()), kernels.real(dtype), solver.solver
+        sweeps = hals.sweeps(m, n, rank, work), hals.sweeps(n, m, rank, work)
+        self.V, self._rank, self._real, self._count = V.to(dtype), rank, real, 0
+        self.sq_norm = float(V.sq_norm())
+        self._points = shared.Points(*(np.empty((count * rank, m + n), real) for _ in range(4)))
+        self._progress = np.zeros((count, 6))
+        self._sizes = shared.Sizes(rank, m, self.sq_norm, RESOLVED[dtype])
+        self._sweeps = shared.Sweeps(*shared.sweeping(real), *sweeps, FLAT[dtype])
+        self._rates = restart.Rates(*solver.accelerator.rates)
+        self._first = (*[float(solver.accelerator.beta)] * 2, 1.0, math.inf, 1.0, shared.RUNNING)
+        self._scratch, self._parts, self._kernels = (
+            shared.Scratch.of(rank, real),
+            loops.parts(),
+            shared,
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another."""
+        return self._count == len(self._progress)
+
+    def enter(self, x: np.ndarray) -> None:
+        """Add a problem at this point, in the last place."""
+        at = self._at(self._count)
+        self._points.kept[at] = self._points.proposed[at] = x
+        self._progress[self._count] = self._first
+        self._count += 1
+
+    def leave(self, k: int) -> np.ndarray:
+        """Take out the problem in place k; returns its point, in float64."""
+        x = self._points.kept[self._at(k)].astype(np.float64)
+        self._count -= 1
+        if k < self._count:
+            for F in self._points:
+                F[self._at(k)] = F[self._at(self._count)]
+            self._progress[k] = self._progress[self._count]
+        return x
+
+    def iterate(self) -> tuple[np.ndarray, np.ndarray]:
+        """One iteration of all: the squared error of each, and whether it has digits enough."""
+        step = self._kernels.half_steps(self._real)
+        for side, points in enumerate((self._points.proposed, self._points.new)):
+            self._multiply(points, side, 0)
+            given = self._points, self._progress, self._sizes, self._sweeps, self._rates
+            step(*given, self._scratch, side, 0, self._count)
+        now = self._progress[: self._count]
+        resolved = now[:, self._kernels.STATE] == self._kernels.RUNNING
+        return now[:, self._kernels.ERROR].copy(), resolved
+
+    def look(self, first: int) -> tuple[np.ndarray, np.ndarray]:
+        """Squared error and projected gradient of each point from place `first` on."""
+        errors, slopes = np.empty(self._count), np.empty(self._count)
+        for side in range(2):
+            self._multiply(self._points.kept, side, first)
+        look = self._kernels.looks(self._real)
+        look(self._points, self._sizes, self._scratch, first, self._count, errors, slopes)
+        return errors[first:], slopes[first:]
+
+    def settle(self, k: int) -> tuple[bool, float]:
+        """Make W in place k the best for H, after a look; whether it is, and the squared error."""
+        at, points = self._at(k), self._points
+        kept, F = (A[at].astype(np.float64) for A in (points.kept, points.products))
+        scratch = self._kernels.Scratch.of(self._rank, float)
+        is_best, error = self._kernels.settled()(
+            self._parts, kept, F, self._sizes, self._sweeps.flat, scratch, np.empty_like(kept)
+        )
+        points.kept[at] = kept
+        return is_best, error
+
+    def _at(self, k: int) -> slice:
+        return slice(self._rank * k, self._rank * (k + 1))
+
+    def _multiply(self, points: np.ndarray, side: int, first: int) -> None:
+        """To products: (VᵀW)ᵀ (side 0), or (VH)ᵀ, of the points from place `first` on."""
+        m, rows = self._sizes.m, slice(self._rank * first, self._rank * self._count)
+        x, out = (torch.from_numpy(A[rows]) for A in (points, self._points.products))
+        given, out = (x[:, :m], out[:, m:]) if side == 0 else (x[:, m:], out[:, :m])
+        if isinstance(self.V, Dense):
+            torch.mm(given, self.V.entries if side == 0 else self.V.entries.mT, out=out)
+        else:
+            out.copy_(((self.V.T if side == 0 else self.V) @ given.mT).mT)

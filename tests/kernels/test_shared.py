@@ -1,0 +1,73 @@
+"""Problems side by side against the iterations of HER, one problem after another."""
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from factormer.accelerate.her import HER
+from factormer.data import Sparse
+from factormer.data.factors import Factors
+from factormer.data.intake import as_matrix
+from factormer.many.lines import Lines
+from factormer.problem.problem import Problem
+from tests.steps import steps
+
+
+def data(kind: str, m: int = 30, n: int = 21) -> np.ndarray:
+    rng = np.random.default_rng(3)
+    V = rng.exponential(size=(m, 4)) @ rng.exponential(size=(4, n)) + 3 * rng.random((m, n))
+    return V if kind == "dense" else V * (rng.random((m, n)) < 0.3)
+
+
+def as_kind(V: np.ndarray, kind: str) -> Any:
+    return as_matrix(V if kind == "dense" else scipy.sparse.csr_array(V))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_iterations_are_those_of_each_alone(kind, dtype, rtol):
+    V, r, n_iter = as_kind(data(kind), kind), 4, 8
+    assert isinstance(V, Sparse) == (kind == "sparse")
+    lines = Lines(V, dtype, r, HER(), 3)
+    starts = [np.random.default_rng(k).random((r, sum(V.shape))) for k in range(3)]
+    for x in starts:
+        lines.enter(x)
+    errors = np.array([lines.iterate()[0] for _ in range(n_iter)])
+    for k, x in enumerate(starts):
+        W, H = (torch.from_numpy(F.T.copy()) for F in np.split(x, [V.shape[0]], axis=1))
+        problem = Problem(V, r)
+        states = islice(steps(problem, HER(), Factors(W, H)), 1, n_iter + 1)
+        alone = [float(state.sq_error(problem)) for state in states]
+        np.testing.assert_allclose(errors[:, k], alone, rtol=rtol)
+
+
+def test_the_last_takes_the_place_of_one_that_leaves():
+    V, r = as_kind(data("dense"), "dense"), 3
+    lines = Lines(V, torch.float64, r, HER(), 3)
+    points = [k * np.ones((r, sum(V.shape))) for k in (1.0, 2.0, 3.0)]
+    for x in points:
+        lines.enter(x)
+    assert lines.is_full
+    np.testing.assert_array_equal(lines.leave(0), points[0])
+    assert len(lines) == 2
+    np.testing.assert_array_equal(lines.leave(0), points[2])
+    np.testing.assert_array_equal(lines.leave(0), points[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_look_sees_error_and_gradient(dtype):
+    V, r = as_kind(data("dense"), "dense"), 4
+    lines = Lines(V, dtype, r, HER(), 2)
+    for k in range(2):
+        lines.enter(np.random.default_rng(k).random((r, sum(V.shape))).round(1))  # some are 0
+    lines.iterate()
+    errors, slopes = lines.look(1)
+    (x,) = [lines.leave(1)]
+    point = Factors(*(torch.from_numpy(F.T.copy()) for F in np.split(x, [V.shape[0]], axis=1)))
+    problem = Problem(V, r)
+    assert errors[0] == pytest.approx(float(problem.sq_error(point)), rel=1e-4)
+    assert slopes[0] == pytest.approx(float(problem.stationarity(point)), rel=1e-4)

@@ -1,0 +1,124 @@
+"""Replicates of one V that share its readings: what single calls with solver="her" return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from factormer import Status, factorize, factorize_many
+from factormer.many import shared
+from factormer.many.jobs import jobs_of
+from factormer.many.run import _ways
+
+
+def data(m: int = 260, n: int = 240, r: int = 5, seed: int = 0, noise: float = 0.3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    V = rng.exponential(size=(m, r)) @ rng.exponential(size=(r, n))
+    return V * rng.uniform(1 - noise, 1 + noise, (m, n))
+
+
+def thinned(V: np.ndarray) -> Any:
+    return scipy.sparse.csr_array(V * (np.random.default_rng(1).random(V.shape) < 0.2))
+
+
+KINDS = {
+    "dense": lambda V: V,
+    "single": lambda V: V.astype(np.float32),
+    "sparse": thinned,
+    "columns": np.asfortranarray,
+}
+
+
+@pytest.fixture(autouse=True)
+def at_any_size(monkeypatch):
+    """Small matrices too, which would be solved as a whole."""
+    monkeypatch.setattr("factormer.many.whole.serves", lambda plan: False)
+
+
+def ways(V: Any, ranks: Any, **options: Any) -> Any:
+    given = {"n_init": 3, "resample": None, "random_state": 0, "missing": None, "device": None}
+    asked = {key: options.pop(key, value) for key, value in given.items()}
+    jobs = jobs_of(V, ranks, **asked, options=options)
+    return _ways(jobs, list(range(len(jobs))))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replicates_are_what_single_calls_return(kind):
+    V = KINDS[kind](data())
+    assert ways(V, [3, 5]).shared == [[0, 1, 2], [3, 4, 5]]
+    results = factorize_many(V, [3, 5], n_init=3, random_state=7)
+    for k, result in enumerate(results):
+        alone = factorize(V, 3 if k < 3 else 5, init="random", solver="her", random_state=7 + k)
+        assert result.rmse == pytest.approx(alone.rmse, rel=1e-4)
+        assert result.status is alone.status is Status.CONVERGED
+        assert result.W.dtype == alone.W.dtype
+        error = np.sqrt(np.mean((result.W @ result.H.T - np.asarray(_dense(V), float)) ** 2))
+        assert result.rmse == pytest.approx(error, rel=1e-5)
+        assert result.trace.rmse[0] == pytest.approx(alone.trace.rmse[0], rel=1e-4)
+        assert len(result.trace.rmse) == result.n_iter + 1
+
+
+def _dense(V: Any) -> np.ndarray:
+    return V.toarray() if scipy.sparse.issparse(V) else V
+
+
+def test_those_that_end_make_room_for_others(monkeypatch):
+    V = data(60, 50, 3)
+    alone = factorize_many(V, 3, n_init=9)
+    monkeypatch.setattr(shared, "_WIDE", 6)  # two at a time
+    few = factorize_many(V, 3, n_init=9)
+    np.testing.assert_allclose(few.rmse, alone.rmse, rtol=1e-6)
+    assert few.columns()["n_iter"].tolist() == alone.columns()["n_iter"].tolist()
+
+
+def test_all_iterations_are_made_where_tol_is_0():
+    results = factorize_many(data(50, 40), 4, n_init=4, tol=0, max_iter=23)
+    assert set(results.columns()["n_iter"]) == {23}
+    assert {result.status for result in results} == {Status.MAX_ITER}
+    assert all((np.diff(result.trace.rmse) < 1e-6).all() for result in results)
+
+
+def test_exact_fits_are_finished_by_single_calls():
+    V = data(40, 30, 2, noise=0)
+    results = factorize_many(V, 2, n_init=3, tol=1e-10, max_iter=400)
+    assert max(results.rmse) < 1e-6 * V.mean()
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e-3, 1e90, 1e150])
+def test_the_unit_of_v_does_not_matter(unit):
+    V = data(40, 30)
+    there = factorize_many(unit * V, 3, n_init=3, max_iter=40)
+    here = factorize_many(V, 3, n_init=3, max_iter=40)
+    np.testing.assert_allclose(there.rmse / unit, here.rmse, rtol=1e-5)
+
+
+def test_zeros_are_no_trouble():
+    results = factorize_many(np.zeros((30, 20)), 3, n_init=3)
+    assert max(results.rmse) == 0
+
+
+def test_time_runs_out_and_what_is_there_is_returned():
+    V = data(400, 300)
+    results = factorize_many(V, 5, n_init=40, tol=0, max_iter=50_000, time_limit=1.0)
+    assert results.status in (None, Status.TIME_LIMIT)
+    for k in np.flatnonzero(results.done):
+        assert results[int(k)].status is Status.TIME_LIMIT
+        assert np.isfinite(results[int(k)].rmse)
+
+
+def test_other_requests_are_not_shared():
+    V = data(40, 30)
+    assert ways(V, 3).shared
+    for options in (
+        {"loss": "kullback-leibler"},
+        {"init": "nndsvd"},
+        {"solver": "mu"},
+        {"resample": "poisson"},
+        {"n_init": 1},
+        {"symmetric": True},
+    ):
+        given = V @ V.T if "symmetric" in options else V
+        assert not ways(given, 3, **options).shared, options
