@@ -195,7 +195,8 @@ def factorize_many(
     ranks : int or list of int
         For a list or a stack: one rank for all, or one for each. For one matrix: all to try.
     n_init : int
-        Runs of each from different starts, of which all are kept.
+        Runs of each, of which all are kept. If there are several, they begin at random starts
+        unless `init` names another; those of one large V share its readings, with solver="her".
     resample : {"poisson", "bootstrap"}, optional
         Draw new data for each run: entries with the mean they have, or rows, with repeats.
     as_completed : bool

@@ -152,7 +152,7 @@ def test_one_matrix_at_every_rank_and_from_every_start():
         assert result.rmse == pytest.approx(columns["rmse"][k])
         assert result.n_iter == columns["n_iter"][k]
         assert result.status.name == columns["status"][k]
-    agree(results[4], factorize(V, 3, random_state=11))
+    agree(results[4], factorize(V, 3, init="random", random_state=11))
 
 
 def test_runs_differ_and_a_stack_is_a_list():
@@ -187,7 +187,7 @@ def test_resampled_data_is_drawn_by_the_seed(kind):
     for k in range(3):
         again: Any = resampled(matrix, kind, k)
         drawn = again.entries.numpy()
-        agree(results[k], factorize(drawn, 2, random_state=k))
+        agree(results[k], factorize(drawn, 2, init="random", random_state=k))
         assert not np.array_equal(drawn, V)
         if kind == "bootstrap":
             rows = {tuple(row) for row in V}

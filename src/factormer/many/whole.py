@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.problem.arrays import is_readable
 from factormer.problem.products import RESOLVED
+from factormer.run.execute import more_seeds
 from factormer.run.plan import Plan, View
 from factormer.run.result import Status
 from factormer.solvers.hals import FLAT
@@ -44,6 +46,43 @@ def serves(plan: Plan) -> bool:
 
 def factorized(jobs: Jobs, index: int) -> Outcome | None:
     """The outcome of a job; None where a single call has more digits: tiny errors, huge numbers."""
+    begun, job, plan = time.perf_counter(), jobs[index], jobs.plan(index)
+    V = jobs.matrix(index)
+    entries = V.entries.numpy().astype(np.float64, order="C")  # pyright: ignore
+    with np.errstate(over="ignore"):
+        mean = float(entries.mean()) or 1.0
+    if not _LEAST < mean < 1 / _LEAST:
+        return None
+    entries /= mean
+    best = None
+    for seed in (job.seed, *more_seeds(job.seed, plan.n_runs)):
+        run = _run(entries, job.rank, seed, plan)
+        if run is None:
+            return None
+        if best is None or run.history[-1] < best.history[-1]:
+            best = run
+    assert best is not None
+    size = math.sqrt(np.square(entries).mean())
+    if plan.settles and not (best.is_settled and _rmse(entries, best.x) > _CLOSE * size):
+        settle(Dense(torch.from_numpy(entries)), best.x)
+    rmse = _rmse(entries, best.x)
+    if rmse < EXACT * size:
+        return None
+    ended = Ended(best.x, rmse, best.history, best.status, time.perf_counter() - begun)
+    return outcome(jobs, index, plan, ended, mean, len(entries))
+
+
+class _Run(NamedTuple):
+    """The point [Wᵀ, Hᵀ] of a run, the rmse of every iterate, and how it ended."""
+
+    x: np.ndarray
+    history: np.ndarray
+    status: Status
+    is_settled: bool
+
+
+def _run(entries: np.ndarray, r: int, seed: int, plan: Plan) -> _Run | None:
+    """One run on V over its mean; None where its error is too small for compiled iterations."""
     whole, loops, restart = (
         kernels.whole_problems("ready"),
         kernels.compiled(),
@@ -52,53 +91,35 @@ def factorized(jobs: Jobs, index: int) -> Outcome | None:
     assert whole is not None
     assert loops is not None
     assert restart is not None
-    begun, job, plan = time.perf_counter(), jobs[index], jobs.plan(index)
-    request, solver = plan.request, plan.stages[0].solver
+    (m, n), limits, solver = entries.shape, plan.request.limits, plan.stages[0].solver
     assert isinstance(solver, HER)
-    V = jobs.matrix(index)
-    entries = V.entries.numpy().astype(np.float64, order="C")  # pyright: ignore
-    with np.errstate(over="ignore"):
-        mean = float(entries.mean()) or 1.0
-    if not _LEAST < mean < 1 / _LEAST:
-        return None
-    entries /= mean
-    (m, n), r, limits = entries.shape, job.rank, request.limits
-    kept = random_start(m, n, r, float(entries.mean()), job.seed)
-    errors, empty = np.empty(limits.max_iter), np.empty((0, 0))
-    flat = entries.ravel()
-    hals, norm = solver.solver, float(flat @ flat)
-    sweeps = hals.sweeps(m, n, r, float(m * n)), hals.sweeps(n, m, r, float(m * n))
-    options = loops.Options(*sweeps, norm, RESOLVED[torch.float64], FLAT[torch.float64])
+    x = random_start(m, n, r, float(entries.mean()), seed)
+    errors, empty, flat = np.empty(limits.max_iter), np.empty((0, 0)), entries.ravel()
+    hals, work = solver.solver, float(m * n)
+    sweeps = hals.sweeps(m, n, r, work), hals.sweeps(n, m, r, work)
+    digits = RESOLVED[torch.float64], FLAT[torch.float64]
     rates: Extrapolation = solver.accelerator
-    first = _rmse(entries, kept, m)
-    made, status, settled = whole.factorize()(
+    first = _rmse(entries, x)
+    made, status, is_settled = whole.factorize()(
         loops.parts(),
         loops.Data(entries, np.ascontiguousarray(entries.T), empty, empty, empty),
-        loops.Points(
-            kept, kept.copy(), np.empty_like(kept), np.empty_like(kept), np.empty((2, r, r))
-        ),
-        options,
+        loops.Points(x, x.copy(), np.empty_like(x), np.empty_like(x), np.empty((2, r, r))),
+        loops.Options(*sweeps, float(flat @ flat), *digits),
         restart.Rates(*rates.rates),
         restart.Progress(float(rates.beta), float(rates.beta), 1.0, math.inf, True),
         errors,
         loops.Scratch.of(loops.unscaled(r)),
-        whole.Limits(limits.tol, float(flat.size), plan.settles, m, *whole.addresses()),
+        whole.Limits(limits.tol, work, plan.settles, m, *whole.addresses()),
     )
     if status == whole.UNRESOLVED:
         return None
-    size = math.sqrt(norm / flat.size)
-    if plan.settles and not (settled and _rmse(entries, kept, m) > _CLOSE * size):
-        settle(Dense(torch.from_numpy(entries)), kept)
-    rmse = _rmse(entries, kept, m)
-    if rmse < EXACT * size:
-        return None
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
-    history = np.concatenate([[first], np.sqrt(errors[:made] / flat.size)])
-    ended = Ended(kept, rmse, history, named, time.perf_counter() - begun)
-    return outcome(jobs, index, plan, ended, mean, m)
+    history = np.concatenate([[first], np.sqrt(errors[:made] / work)])
+    return _Run(x, history, named, is_settled)
 
 
-def _rmse(entries: np.ndarray, kept: np.ndarray, m: int) -> float:
+def _rmse(entries: np.ndarray, x: np.ndarray) -> float:
     """The error of the point, [Wᵀ, Hᵀ]."""
-    residual = (kept[:, :m].T @ kept[:, m:] - entries).ravel()
+    m = len(entries)
+    residual = (x[:, :m].T @ x[:, m:] - entries).ravel()
     return math.sqrt(residual @ residual / residual.size)

@@ -5,6 +5,7 @@ It sees shape, dtype, stored entries and device, and reads no entry of V.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
-from factormer.starts import Given, Initializer
+from factormer.starts import Given, Initializer, Separable
 
 
 def choose(request: Request) -> Plan:
@@ -31,7 +32,16 @@ def choose(request: Request) -> Plan:
     restart = start
     if request.n_init > 1 and request.start in DETERMINED:
         restart = _start(request, "random", stages[0].view).start
-    return Plan(request, start, name, why, restart, tuple(stages), _settles(request))
+    n_runs = max(request.n_init, _runs(request, name))
+    return Plan(request, start, name, why, restart, n_runs, tuple(stages), _settles(request))
+
+
+def _runs(request: Request, start: str) -> int:
+    """How many runs of which the best is kept, if nobody asks for more: several if V is tiny."""
+    V, limits = request.problem.V, request.limits
+    tiny = len(V.shape) == 2 and V.device.type == "cpu" and math.prod(V.shape) <= T.TINY
+    several = tiny and request.start == "auto" and start == "random" and request.problem.is_plain
+    return T.TINY_RUNS if several and limits.tol and not request.is_symmetric else 1
 
 
 def _settles(request: Request) -> bool:
@@ -216,6 +226,9 @@ def _named(request: Request, name: str, view: View) -> _Start:
         return _Start(Given(request.x0), "custom", "given")
     if name == "auto":
         name, why = _auto_start(V, rank, view)
+        if name == "separable":
+            m, n = V.shape
+            return _Start(Separable("rows" if m <= n else "columns"), name, why)
     if name in STARTS:
         return _Start(STARTS[name](), name, why)
     if networks.ships(name, use="init"):
@@ -227,8 +240,10 @@ def _named(request: Request, name: str, view: View) -> _Start:
 def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
     """The name of the start for least squares, and why."""
     *batch, m, n = V.shape
-    if rank > min(m, n):
-        return "random", "the rank exceeds min(m, n)"
+    if rank >= T.FULL * min(m, n):
+        if batch or view is View.SKETCH:
+            return "random", "the rank is nearly that of V"
+        return "separable", "nearly as many components as rows or columns: V itself, as it were"
     if isinstance(V, Sparse):
         return "merged", "nothing is decomposed, which suits sparse data"
     if batch:

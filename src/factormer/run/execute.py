@@ -69,7 +69,7 @@ def _one(
         if best is None or _is_better(result, best):
             best = result
         status = result.status
-        if until is not None and time.perf_counter() >= until and number < request.n_init:
+        if until is not None and time.perf_counter() >= until and number < plan.n_runs:
             status = Status.TIME_LIMIT
         if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
             best = replace(best, status=status)
@@ -86,12 +86,16 @@ def _is_better(result: Result, best: Result) -> bool:
 
 def _runs(plan: Plan) -> Iterator[tuple[Initializer, int | None]]:
     """Start and seed of each run."""
-    request = plan.request
-    yield plan.start, request.seed
-    more = request.n_init - 1
-    seeds = np.random.SeedSequence(request.seed).generate_state(more + 1)[1:] if more else ()
-    for seed in seeds:
-        yield plan.restart, int(seed)
+    yield plan.start, plan.request.seed
+    for seed in more_seeds(plan.request.seed, plan.n_runs):
+        yield plan.restart, seed
+
+
+def more_seeds(seed: int | None, n_runs: int) -> list[int]:
+    """The seeds of the runs after the first."""
+    if n_runs == 1:
+        return []
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_runs)[1:]]
 
 
 def _run(

@@ -61,16 +61,16 @@ class Plan:
     start_name: str
     start_why: str
     restart: Initializer  # of the runs after the first, if there are several
+    n_runs: int  # of which the best is kept
     stages: tuple[Stage, ...]
     settles: bool
 
     @property
     def explanation(self) -> Explanation:
         """The plan in words."""
-        request = self.request
         start = f"{self.start_name}: {self.start_why}"
-        if request.n_init > 1:
-            start += f"; {request.n_init} runs, of which the best is kept"
+        if self.n_runs > 1:
+            start += f"; {self.n_runs} runs, of which the best is kept"
         last = self.stages[-1]
         stages = tuple(
             f"{stage.name} on {stage.view.value}: {stage.why}\n{self._until(stage, stage is last)}"
