@@ -290,7 +290,7 @@ def test_network_at_another_rank_is_refused_with_what_would_work(names):
 def test_any_rank_network_serves_every_rank(rank, solver):
     result = run(rank=rank, solver=solver, accelerator="any-rank", max_iter=20)
     assert_feasible(result, (*V.shape, rank))
-    digits = 1e-5 if rank > min(V.shape) else 1e-6  # of what an exact fit leaves
+    digits = 1e-6 if result.rmse > 1e-3 * V.mean() else 1e-4  # of what an exact fit leaves
     assert result.rmse == pytest.approx(min(result.trace.rmse), rel=digits)
     if solver != "her-admm":  # whose plain iterations may rise
         assert (np.diff(result.trace.rmse[1:]) <= 1e-9 * result.trace.rmse[0]).all()
