@@ -11,11 +11,12 @@ from factormer.accelerate.base import Restarted
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.data import Dense, Observed, Sparse, stored
 from factormer.data.factors import Factors
+from factormer.data.intake import as_matrix
 from factormer.penalties import L1, L2, Penalties, Simplex
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.solvers.newton import Newton
+from factormer.solvers.newton import Newton, thinned
 from tests.reference import newton_row
 
 BETAS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
@@ -220,3 +221,38 @@ def test_components_of_little_curvature_move_too(beta):
     for _ in range(60):
         W, _ = Newton().half_step(problem, H, W)
     np.testing.assert_allclose(W, V, rtol=1e-6)
+
+
+# Data that is mostly zero
+
+
+def rare_counts(m: int, n: int, mean: float) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    expected = rng.gamma(0.5, size=(m, 3)) @ rng.gamma(0.5, size=(3, n))
+    return rng.poisson(mean * expected / expected.mean()).astype(float)
+
+
+def test_mostly_zero_counts_are_solved_on_stored_entries():
+    V = rare_counts(200, 150, 0.1)
+    problem = Problem(as_matrix(V), 3, Beta(1.0))
+    thin = thinned(problem)
+    assert isinstance(thin.V, Sparse)
+    x = Factors(*(torch.rand(k, 3, dtype=torch.float64) + 0.1 for k in V.shape))
+    assert float(thin.objective(x)) == pytest.approx(float(problem.objective(x)), rel=1e-12)
+    dense, sparse = (Newton().step(p, Newton().init(p, x)).factors for p in (problem, thin))
+    for one, other in zip(dense, sparse, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("V", "loss"),
+    [
+        (rare_counts(200, 150, 5.0), 1.0),
+        (rare_counts(20, 15, 0.1), 1.0),
+        (rare_counts(200, 150, 0.1), 2.0),
+    ],
+    ids=["full", "small", "squared error"],
+)
+def test_other_problems_stay_dense(V, loss):
+    problem = Problem(as_matrix(V), 3, Beta(loss))
+    assert thinned(problem) is problem

@@ -37,6 +37,7 @@ from factormer.run.stop import (
     watched,
 )
 from factormer.run.trace import Row
+from factormer.solvers.newton import thinned
 from factormer.starts import Given, Initializer, Rotated
 
 
@@ -60,6 +61,7 @@ def execute(
 def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
+    asked, plan = plan, _thinned(plan)
     request, best = plan.request, None
     limit = request.limits.time_limit
     until = None if limit is None else started + limit
@@ -77,7 +79,15 @@ def _one(
         begun = time.perf_counter()
     assert best is not None
     result = _tidy(_settled(plan, best, until), request)
-    return replace(result, plan=plan.explanation)
+    return replace(result, plan=asked.explanation)
+
+
+def _thinned(plan: Plan) -> Plan:
+    """The plan on stored entries alone, if Newton steps are made and most of V is zero."""
+    if plan.stages[-1].name != "newton":
+        return plan
+    request = plan.request
+    return replace(plan, request=replace(request, problem=thinned(request.problem)))
 
 
 def _is_better(result: Result, best: Result) -> bool:

@@ -22,7 +22,7 @@ from factormer.run.result import Result, Status
 from factormer.run.solve import solve
 from factormer.run.stop import Stationary, StopRule, TimeBudget, any_of
 from factormer.solvers.coding import Coder
-from factormer.solvers.newton import Newton
+from factormer.solvers.newton import Newton, thinned
 
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
@@ -81,7 +81,7 @@ def iterated(
     """
     rank = H.shape[1]
     known = Fixed(H, torch.ones(rank, dtype=torch.bool))
-    asked = Problem(V, rank, loss, on_w, Penalties((known,)))
+    asked = thinned(Problem(V, rank, loss, on_w, Penalties((known,))))
     problem, mean = asked.normalized()
     check_mean(mean)
     H = problem.on_h.placed(torch.empty_like(H))

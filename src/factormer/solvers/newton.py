@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.data import Dense
+from factormer.data import Dense, Sparse
 from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch, share
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+
+# Entries, and the share of them that may be other than zero, up to which V stays dense, or not.
+_FEW, _THIN = 20_000, 0.25
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,22 @@ def _check(problem: Problem) -> None:
         )
     if len(problem.V.shape) > 2 or problem.V.device.type != "cpu":
         raise ValueError("solver='newton' takes one matrix on a CPU; use solver='mu' for others")
+
+
+def thinned(problem: Problem) -> Problem:
+    """The problem with V as a sparse matrix, if most of it is zero and the loss Kullback–Leibler.
+
+    A zero adds a linear term to the loss and nothing to its curvature, so that steps on stored
+    entries alone are the same, and faster.
+    """
+    V = problem.V
+    if not is_plain_kullback(problem) or len(V.shape) > 2 or V.device.type != "cpu":
+        return problem
+    assert isinstance(V, Dense)
+    size = V.stored.numel()
+    if size <= _FEW or int(V.stored.count_nonzero()) > _THIN * size:
+        return problem
+    return replace(problem, V=Sparse.of(scipy.sparse.csr_array(V.entries.numpy())))
 
 
 def is_plain_kullback(problem: Problem) -> bool:
