@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 
 from factormer import Status, factorize, factorize_many
 from factormer.many import shared
 from factormer.many.jobs import jobs_of
 from factormer.many.run import _ways
+from tests.signals import interrupted_after
 
 
 def data(m: int = 260, n: int = 240, r: int = 5, seed: int = 0, noise: float = 0.3) -> np.ndarray:
@@ -122,3 +128,32 @@ def test_other_requests_are_not_shared():
     ):
         given = V @ V.T if "symmetric" in options else V
         assert not ways(given, 3, **options).shared, options
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+@pytest.mark.parametrize("options", [{}, {"loss": "kullback-leibler"}], ids=["shared", "alone"])
+def test_ctrl_c_reaches_every_thread(options):
+    begun = time.perf_counter()
+    with two_threads(), interrupted_after(2.0):
+        results = factorize_many(data(300, 250), 8, n_init=4, tol=0, max_iter=90_000, **options)
+    assert results.status is Status.INTERRUPTED
+    assert time.perf_counter() - begun < 30
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+def test_threads_change_no_answer(loss):
+    V = data(80, 60)
+    one = factorize_many(V, [3, 4], n_init=2, loss=loss, max_iter=40)
+    with two_threads():
+        two = factorize_many(V, [3, 4], n_init=2, loss=loss, max_iter=40)
+    np.testing.assert_allclose(one.rmse, two.rmse, rtol=1e-4)
+
+
+@contextmanager
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

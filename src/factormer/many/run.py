@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +19,16 @@ from factormer.many import chip, shared, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
+from factormer.run.plan import Plan
+from factormer.run.result import Status
 
 _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
     "it, mend the installation of CuPy."
 )
 _CHUNK = 2e7  # multiplications, about, that a thread makes before it hands over
-Some = Callable[[list[int]], dict[int, Outcome | None]]
+_LIGHT = 2e7  # entries up to which one thread a problem is best
+Task = Callable[[], dict[int, Outcome | None]]
 
 
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
@@ -33,16 +39,35 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     if bucket is not None:
         left[bucket.indices] = False
         yield bucket
-    ways = _ways(jobs, np.flatnonzero(left).tolist())
-    for done in _threaded(jobs, ways, until):
+    ways, clock = _ways(jobs, np.flatnonzero(left).tolist()), Clock(until)
+    for done in _at_once(_tasks(jobs, ways, clock), clock):
         ended = {index: outcome for index, outcome in done.items() if outcome is not None}
         ways.alone.extend(index for index in done if index not in ended)
         if ended:
             yield _listed(ended)
     for index in ways.alone:
-        if until is not None and time.perf_counter() >= until:
+        if clock.is_over():
             return
-        yield _listed({index: _alone(jobs, index, until)})
+        outcome = _alone(jobs, index, clock)
+        yield _listed({index: outcome})
+        if outcome.status is Status.INTERRUPTED:  # which ends them all
+            raise KeyboardInterrupt
+
+
+class Clock:
+    """When to end: at a reading of `time.perf_counter()`, or once somebody says so."""
+
+    def __init__(self, until: float | None) -> None:
+        self.until, self._ended = until, Event()
+
+    def end(self) -> None:
+        """It is over, for all threads."""
+        self._ended.set()
+
+    def is_over(self) -> bool:
+        """Whether nothing more is to begin."""
+        late = self.until is not None and time.perf_counter() >= self.until
+        return late or self._ended.is_set()
 
 
 class _Ways(NamedTuple):
@@ -89,29 +114,64 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
     return Listed(np.array(list(outcomes), int), list(outcomes.values()))
 
 
-def _threaded(jobs: Jobs, ways: _Ways, until: float | None) -> Iterator[dict[int, Outcome | None]]:
-    """Jobs for compiled code, in chunks, on as many threads as torch may use."""
+def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
+    """What threads can do at the same time; each task ends when the clock does."""
     threads = torch.get_num_threads()
     pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, threads)]
-    chunks = [*pieces, *_chunks(jobs, ways.whole)]
+    tasks: list[Task] = [partial(shared.factorized, jobs, piece, clock.is_over) for piece in pieces]
+    tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole)]
+    light = [index for index in ways.alone if _is_light(jobs.plan(index))]
+    if threads > 1 and len(light) > 1:
+        taken = set(light)
+        ways.alone[:] = [index for index in ways.alone if index not in taken]
+        tasks += [partial(_one, jobs, index, clock) for index in light]
+    return tasks
 
-    def some(chunk: list[int]) -> dict[int, Outcome | None]:
-        if until is not None and time.perf_counter() >= until:
-            return {}
-        if is_shared[chunk[0]]:
-            return shared.factorized(jobs, chunk, until)
-        done: dict[int, Outcome | None] = {}
-        for index in chunk:
-            if until is not None and time.perf_counter() >= until:
-                break
-            done[index] = whole.factorized(jobs, index)
-        return done
 
-    is_shared = np.zeros(len(jobs), bool)
-    is_shared[[index for piece in pieces for index in piece]] = True
-    if threads == 1 or len(chunks) <= 1:
-        return map(some, chunks)
-    return _pooled(some, chunks, threads)
+def _wholes(jobs: Jobs, chunk: list[int], clock: Clock) -> dict[int, Outcome | None]:
+    done: dict[int, Outcome | None] = {}
+    for index in chunk:
+        if clock.is_over():
+            break
+        done[index] = whole.factorized(jobs, index)
+    return done
+
+
+def _one(jobs: Jobs, index: int, clock: Clock) -> dict[int, Outcome | None]:
+    return {} if clock.is_over() else {index: _alone(jobs, index, clock)}
+
+
+def _is_light(plan: Plan) -> bool:
+    """Whether a single call would not use several threads well."""
+    V = plan.request.problem.V
+    return V.device.type == "cpu" and math.prod(V.shape) <= _LIGHT
+
+
+def _at_once(tasks: list[Task], clock: Clock) -> Iterator[dict[int, Outcome | None]]:
+    """What the tasks return, as they end; as many at once as torch may use threads."""
+    width = torch.get_num_threads()
+    if width == 1 or len(tasks) <= 1:
+        for task in tasks:
+            yield task()
+        return
+    waiting, pending = iter(tasks), set[Future[dict[int, Outcome | None]]]()
+    pool = ThreadPoolExecutor(width, "factormer-many", torch.set_num_threads, (1,))
+    try:
+        while True:
+            for task in waiting:
+                pending.add(pool.submit(task))
+                if len(pending) > width:
+                    break
+            if not pending:
+                return
+            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
+    except BaseException:  # Ctrl-C, or nobody wants more
+        clock.end()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:
@@ -123,24 +183,6 @@ def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:
     wide = shared.width(plan.request.problem.V, plan.request.problem.rank)  # pyright: ignore
     count = min(len(group), max(threads, len(group) // (4 * wide)))
     return [group[k::count] for k in range(count)]
-
-
-def _pooled(some: Some, chunks: list[list[int]], width: int) -> Iterator[dict[int, Outcome | None]]:
-    waiting, pending = iter(chunks), set[Future[dict[int, Outcome | None]]]()
-    pool = ThreadPoolExecutor(width, "factormer-many", torch.set_num_threads, (1,))
-    try:
-        while True:
-            for chunk in waiting:
-                pending.add(pool.submit(some, chunk))
-                if len(pending) > width:
-                    break
-            if not pending:
-                return
-            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _chunks(jobs: Jobs, indices: list[int]) -> list[list[int]]:
@@ -158,16 +200,16 @@ def _chunks(jobs: Jobs, indices: list[int]) -> list[list[int]]:
     return chunks
 
 
-def _alone(jobs: Jobs, index: int, until: float | None) -> Outcome:
+def _alone(jobs: Jobs, index: int, clock: Clock) -> Outcome:
     """What a single call would return."""
     try:
         plan = jobs.ready(index)
     except (ValueError, TypeError) as error:
         raise type(error)(f"problem {jobs.problem[index]}: {error}") from error
-    if until is not None:
-        left = max(until - time.perf_counter(), 1e-3)
+    if clock.until is not None:
+        left = max(clock.until - time.perf_counter(), 1e-3)
         limits = plan.request.limits._replace(time_limit=left)
         plan = replace(plan, request=replace(plan.request, limits=limits))
-    (result,) = execute(plan)
+    (result,) = execute(plan, watch=lambda *_: clock.is_over())
     result = replace(result, as_given=jobs.as_given[int(jobs.problem[index])])
     return Outcome(float(result.error), result.n_iter, result.status, lambda: result)

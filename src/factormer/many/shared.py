@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,7 +69,9 @@ class _Run:
     is_settled: bool = False
 
 
-def factorized(jobs: Jobs, chunk: list[int], until: float | None) -> dict[int, Outcome | None]:
+def factorized(
+    jobs: Jobs, chunk: list[int], is_over: Callable[[], bool]
+) -> dict[int, Outcome | None]:
     """The outcomes of jobs with one V and one rank; None where a single call has more digits."""
     begun, plan = time.perf_counter(), jobs.plan(chunk[0])
     problem = Problem(jobs.source(int(jobs.problem[chunk[0]])), int(jobs.rank[chunk[0]]))
@@ -82,7 +84,7 @@ def factorized(jobs: Jobs, chunk: list[int], until: float | None) -> dict[int, O
     runs = [_Run(k, random_start(m, n, r, level, int(jobs.seed[k]))) for k in chunk]
     for dtype in (torch.float32, V.dtype)[V.dtype == torch.float32 :]:
         stage = _Stage(Lines(V, dtype, r, HER(), count), plan, is_last=dtype == V.dtype)
-        runs = list(stage.carried_out(runs, until))
+        runs = list(stage.carried_out(runs, is_over))
     seconds = (time.perf_counter() - begun) / len(chunk)
     done: dict[int, Outcome | None] = {}
     for run in runs:
@@ -99,8 +101,8 @@ class _Stage:
         self._settles, self._entries = is_last and plan.settles, math.prod(lines.V.shape)
         self._eps, self._runs = torch.finfo(lines.V.dtype).eps, list[_Run]()
 
-    def carried_out(self, waiting: list[_Run], until: float | None) -> Iterator[_Run]:
-        """Runs as they end; after `until` all others, as far as they have come."""
+    def carried_out(self, waiting: list[_Run], is_over: Callable[[], bool]) -> Iterator[_Run]:
+        """Runs as they end; once it is over all others, as far as they have come."""
         lines, waiting = self._lines, waiting[::-1]
         while waiting or self._runs:
             first = len(lines)
@@ -108,7 +110,7 @@ class _Stage:
                 lines.enter(waiting[-1].x)
                 self._runs.append(waiting.pop())
             yield from self._looked(first)
-            if self._iterated(until):
+            if self._iterated(is_over):
                 yield from self._looked(0)
                 continue
             for k in reversed(range(len(lines))):
@@ -118,11 +120,11 @@ class _Stage:
                 yield run
             return
 
-    def _iterated(self, until: float | None) -> bool:
+    def _iterated(self, is_over: Callable[[], bool]) -> bool:
         """Whether there was time for the iterations up to the next look."""
         left = [self._limits.max_iter + 1 - len(run.errors) for run in self._runs]
         for _ in range(min(_EVERY, *left) if left else 0):
-            if until is not None and time.perf_counter() >= until:
+            if is_over():
                 return False
             for run, error, is_resolved in zip(self._runs, *self._lines.iterate(), strict=True):
                 if is_resolved:
