@@ -228,7 +228,6 @@ def test_seconds_of_an_earlier_part_count(tmp_path):
 
 
 def test_two_runs_at_once_are_kept_apart(tmp_path):
-    pytest.importorskip("fcntl")
     with (
         RunFolder(tmp_path).held(),
         pytest.raises(ValueError, match=r"another run is using .*; wait for it, or choose"),

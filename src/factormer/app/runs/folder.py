@@ -35,7 +35,8 @@ from factormer.app.runs.stored import (
     load_object,
     load_trace,
 )
-from factormer.data.files import check_place, held, replacing, unwritten, write
+from factormer.data.files import check_place, replacing, unwritten, write
+from factormer.data.locks import held
 
 _FILES = ("run.json", "axes.json", "data.npz", "report.html")
 
