@@ -446,3 +446,17 @@ def test_kills_at_random_and_several_at_once_change_nothing(tmp_path, kills, alo
         assert seen[name]["same"] == workers
         assert seen[name]["other"] == 0
         assert seen[name]["jobs"] == seen[name]["different"] == 25  # none was done twice
+
+
+def test_runs_side_by_side_are_not_cut_apart(tmp_path, monkeypatch, computed):
+    """Rounding depends on how many there are, and one alone goes another way."""
+    sparse = scipy.sparse.csr_array(V * (V > 1))
+    options: dict[str, Any] = {"ranks": [2, 3], "n_init": 9, "max_iter": 20, "folder": tmp_path}
+    monkeypatch.setattr(sweeps.shared, "width", lambda V, rank: 4)
+    monkeypatch.setattr(sweeps, "_SECONDS", 0.0)
+    first = factorize_many(sparse, **options)
+    assert computed == [4, 5, 4, 5]
+    (tmp_path / "piece-00001.npz").unlink()
+    again = factorize_many(sparse, **options)
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a.W, b.W)

@@ -32,7 +32,8 @@ def asked(jobs: Jobs) -> dict[str, Any]:
         "random_state": int(jobs.seed[0]),
         "device": jobs.device.type,
         "options": {
-            name: _option(jobs.options.get(name, _DEFAULTS[name]), name) for name in COMMON
+            name: _option(jobs.options.get(name, _DEFAULTS[name]), name)
+            for name in sorted(COMMON, key="init".__eq__)  # last: other options may change it
         },
     }
 

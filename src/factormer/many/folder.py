@@ -10,11 +10,13 @@ is replaced as a whole, by one with the same results.
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import numpy as np
 from factormer.data.digest import checksum
 from factormer.data.files import check_place, parsed, unwritten, write
 from factormer.data.locks import Lock, locked
+from factormer.many import shared, whole
 from factormer.many.asked import asked, difference
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Summaries
@@ -33,7 +36,7 @@ from factormer.run.result import Result, Status
 _WORK = 2e8, 2e9  # multiplications in a piece, about: so many that it pays, and at most,
 _SHARES = 32  # unless there are fewer pieces than these, for several processes to share
 _BYTES = 2**25  # in a piece, about, at most
-_SECONDS = 5.0  # of work that a kill may cost, and the current job
+_SECONDS = 5.0  # of work that a kill may cost, and the current job, or all that lie side by side
 _PAUSE = 0.05, 0.3  # seconds, from and to, between two looks at what others do
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
@@ -122,7 +125,7 @@ class Sweep:
         left = [index for index in self._span(piece) if index not in found]
         if not left:
             return
-        there, saved = len(found), time.monotonic()
+        there, saved, seconds = len(found), time.monotonic(), self._patience(piece)
         try:
             with closing(batches(_some(self.jobs, left), until=until)) as ended:
                 for batch in ended:
@@ -131,13 +134,21 @@ class Sweep:
                         result = ours.result(place)
                         if result.status not in _CUT_SHORT:
                             found[int(index)] = result
-                    if time.monotonic() - saved >= _SECONDS and len(found) > there:
+                    if time.monotonic() - saved >= seconds and len(found) > there:
                         self._keep(piece, found)
                         there, saved = len(found), time.monotonic()
                     yield ours
         finally:  # also after Ctrl-C, and where the next job is refused
             if len(found) > there:
                 self._keep(piece, found)
+
+    def _patience(self, piece: int) -> float:
+        """Seconds between two writes of a piece; runs side by side are all made again, or none."""
+        span = self._span(piece)
+        firsts = {self.jobs[k][:2]: k for k in span}
+        several = len(span) > len(firsts)
+        joint = several and any(_side_by_side(self.jobs, k) > 1 for k in firsts.values())
+        return math.inf if joint else _SECONDS
 
     def _keep(self, piece: int, found: dict[int, Result]) -> None:
         """Write a piece, over the last one; Ctrl-C meanwhile does not prevent it."""
@@ -197,17 +208,38 @@ def _cuts(jobs: Jobs) -> list[int]:
     """Where jobs are cut into pieces: of bounded work and size, and several to share out."""
     m, n, r = (size.astype(float) for size in jobs.sizes)
     max_iter = jobs.plan(0).request.limits.max_iter
-    work = (m * n * r * min(max_iter, 100)).tolist()
-    size = (8 * ((m + n) * r + 2 * min(max_iter, 10_000))).tolist()
+    work = m * n * r * min(max_iter, 100)
+    size = 8 * ((m + n) * r + 2 * min(max_iter, 10_000))
     cuts, done, stored = [0], 0.0, 0.0
-    for index in range(len(jobs)):
-        count = index - cuts[-1]
+    for a, b in pairwise(_blocks(jobs)):
+        count, more, longer = a - cuts[-1], float(work[a:b].sum()), float(size[a:b].sum())
         enough = done >= _WORK[0] and count >= len(jobs) / _SHARES
-        if count and (enough or done + work[index] > _WORK[1] or stored + size[index] > _BYTES):
-            cuts.append(index)
+        if count and (enough or done + more > _WORK[1] or stored + longer > _BYTES):
+            cuts.append(a)
             done = stored = 0.0
-        done, stored = done + work[index], stored + size[index]
+        done, stored = done + more, stored + longer
     return [*cuts, len(jobs)]
+
+
+def _blocks(jobs: Jobs) -> list[int]:
+    """Where jobs may be cut: not between those that are carried out side by side."""
+    if not jobs.run.any():  # one run of each
+        return list(range(len(jobs) + 1))
+    begins, ends = np.flatnonzero(jobs.run == 0).tolist(), []
+    for a, b in pairwise([*begins, len(jobs)]):
+        wide = _side_by_side(jobs, a)
+        single = wide > 1 and (b - a) % wide == 1  # which would go another way, alone
+        ends += list(range(a, b - (single and b - a > 1), wide))
+    return [*ends, len(jobs)]
+
+
+def _side_by_side(jobs: Jobs, index: int) -> int:
+    """How many runs like this are carried out together, where rounding depends on it."""
+    plan = jobs.plan(index)
+    if jobs.resample is not None or whole.serves(plan) or not shared.serves(plan):
+        return 1
+    problem = plan.request.problem
+    return shared.width(problem.V, problem.rank)  # pyright: ignore[reportArgumentType]
 
 
 def _read(file: Path) -> dict[str, Any]:
