@@ -89,6 +89,9 @@ def fit(
     time_limit: Annotated[float | None, _opt("Seconds for each rank.", Solver)] = None,
     device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
     seed: Annotated[int, _opt("Seed of the random choices.", Solver)] = 0,
+    n_init: Annotated[
+        int, _opt("Runs of each rank from different starts; the best is kept.", Solver)
+    ] = 1,
 ) -> None:
     """Factorize a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
 
@@ -128,10 +131,11 @@ def fit(
         time_limit=time_limit,
         device=device,
         seed=seed,
+        n_init=n_init,
     )
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
-    bar = _Bar(ranks, max_iter, time_limit, shown=progress)
+    bar = _Bar(ranks, max_iter, time_limit, n_init, shown=progress)
     tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
 
     def begin(rank: int) -> None:
@@ -150,6 +154,7 @@ def fit(
             fresh=fresh,
             begin=begin,
             watch=bar.watch if bar.shown else None,
+            ran=bar.ran if bar.shown else None,
         )
     write_report(folder)
     interrupted = any(not result.is_finished for result in results)
@@ -238,11 +243,18 @@ class _Bar:
     """Progress on stderr: rank, error, iteration, and how long it may still take at most."""
 
     def __init__(
-        self, ranks: list[int], max_iter: int, time_limit: float | None, *, shown: bool | None
+        self,
+        ranks: list[int],
+        max_iter: int,
+        time_limit: float | None,
+        n_init: int,
+        *,
+        shown: bool | None,
     ) -> None:
         console = Console(stderr=True)
         self.shown = console.is_terminal if shown is None else shown
         self._ranks, self._max_iter, self._time_limit = ranks, max_iter, time_limit
+        self._n_init = n_init
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -278,3 +290,8 @@ class _Bar:
             f"at most {minutes}:{seconds:02d} left"
         )
         self._progress.update(self._task, total=self._max_iter, completed=t, state=state)
+
+    def ran(self, done: int, error: float) -> None:
+        """Show how many runs of a rank are done."""
+        state = f"error {error:.5g}  {done} of {self._n_init} runs"
+        self._progress.update(self._task, total=self._n_init, completed=done, state=state)

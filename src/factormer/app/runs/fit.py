@@ -18,6 +18,7 @@ from factormer.app.runs.counts import Counts
 from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
+from factormer.app.runs.several import best_run
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.run.order import canonical
@@ -27,6 +28,7 @@ from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
 
 _LONG = 1e9  # entries × rank × iterations from which intermediate results are saved
+_NOTHING = np.zeros((0, 4))  # the trace of a fit that begins
 _EXAMPLES = 6  # rows that use a component most, shown with it where rows are images
 
 
@@ -47,6 +49,7 @@ class FitOptions:
     time_limit: float | None = None
     device: str | None = None
     seed: int | None = 0
+    n_init: int = 1
 
     def keywords(self) -> dict[str, Any]:
         """Those of `factorize`."""
@@ -71,10 +74,12 @@ def fit(
     fresh: bool = False,
     watch: Callable[[int, Row], object] | None = None,
     begin: Callable[[int], object] = lambda rank: None,
+    ran: Callable[[int, float], object] | None = None,
 ) -> list[RankResult]:
     """Fit each rank that is not done yet, and return the results of all of them.
 
-    `begin` is called with each rank that is fitted, `watch` after each of its iterations. An
+    `begin` is called with each rank that is fitted, `watch` after each of its iterations, or, where
+    `n_init` asks for several runs, `ran` after each run with their number and least error. An
     interrupted fit is kept with the best point so far, ends the run, and continues next time; a
     killed one continues from its last saved point. Nothing is written, or discarded where `fresh`,
     before all options were checked.
@@ -98,25 +103,29 @@ def fit(
         done = {result.rank: result for result in folder.results()}
         for rank in sorted(set(ranks)):
             if rank in done and done[rank].is_finished:
+                folder.forget_runs(rank)
                 continue
             begin(rank)
             callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
-            done[rank] = _fit_one(folder, data, rank, keywords, counts, bound, callback)
+            if options.n_init > 1:
+                fitted = best_run(data.V, rank, keywords, folder.runs(rank), ran), _NOTHING
+            else:
+                fitted = _fitted(folder, data, rank, keywords, callback)
+            done[rank] = _kept(folder, data, rank, keywords, counts, bound, *fitted)
             if not done[rank].is_finished:
                 break
     return [done[rank] for rank in sorted(set(ranks)) if rank in done]
 
 
-def _fit_one(
+def _fitted(
     folder: RunFolder,
     data: Data,
     rank: int,
     keywords: dict[str, Any],
-    counts: Counts,
-    bound: np.ndarray | None,
     callback: Callable[[Row], object] | None,
-) -> RankResult:
-    before, trace = folder.point(rank), np.zeros((0, 4))
+) -> tuple[Result, np.ndarray]:
+    """One run, from where an earlier part of it ended; and the trace of that part."""
+    before, trace = folder.point(rank), _NOTHING
     if before is not None:
         trace = before["trace"]
         keywords = keywords | _left(keywords, trace)
@@ -128,9 +137,23 @@ def _fit_one(
     if before is not None:  # a given start keeps its order, and this one was not ordered yet
         ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
         result = replace(result, factors=ordered)
+    return result, trace
+
+
+def _kept(
+    folder: RunFolder,
+    data: Data,
+    rank: int,
+    keywords: dict[str, Any],
+    counts: Counts,
+    bound: np.ndarray | None,
+    result: Result,
+    earlier: np.ndarray,
+) -> RankResult:
+    """Write the files of a rank."""
     W, H, shares = result.W, result.H, component_shares(result.factors)
     found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
-    trace = _continued(trace, result.trace)
+    trace = _continued(earlier, result.trace)
     kept = _result(result, rank, shares, found, bound, trace)
     views = found._asdict()
     if data.columns.grid is not None and not is_sparse(data.V):

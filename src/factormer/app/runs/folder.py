@@ -5,6 +5,7 @@ axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
 rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
+rank-10.runs/       runs of which the best will be kept, a sweep; likewise
 report.html         the page
 """
 
@@ -91,7 +92,8 @@ class RunFolder:
 
     def is_begun(self) -> bool:
         """Whether something was fitted here, at least in part."""
-        return any(self.path.glob("rank-*/result.json")) or any(self.path.glob("rank-*.point.npz"))
+        signs = ("rank-*/result.json", "rank-*.point.npz", "rank-*.runs")
+        return any(any(self.path.glob(sign)) for sign in signs)
 
     def description(self) -> dict[str, Any]:
         """The contents of run.json, which every run has."""
@@ -209,6 +211,16 @@ class RunFolder:
             raise unwritten(place, error) from error
         shutil.rmtree(old, ignore_errors=True)
         self._point(result.rank).unlink(missing_ok=True)
+        if result.is_finished:
+            self.forget_runs(result.rank)
+
+    def runs(self, rank: int) -> Path:
+        """Where the runs of a rank are kept of which the best is its result."""
+        return self.path / f"rank-{rank}.runs"
+
+    def forget_runs(self, rank: int) -> None:
+        """Remove them."""
+        shutil.rmtree(self.runs(rank), ignore_errors=True)
 
     def _point(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.point.npz"
