@@ -259,6 +259,15 @@ def test_a_description_that_is_none_is_told(tmp_path, text):
     assert (tmp_path / "sweep.json").read_text() == text
 
 
+def test_cuts_of_other_jobs_are_told(tmp_path):
+    factorize_many(V, folder=tmp_path, **ASKED)
+    told = json.loads((tmp_path / "sweep.json").read_text())
+    told["cuts"].append(10)
+    (tmp_path / "sweep.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=r"sweep\.json is not .* \(it is of 10 jobs, not 9\)"):
+        factorize_many(V, folder=tmp_path, **ASKED)
+
+
 def test_a_format_of_another_version_is_refused(tmp_path):
     factorize_many(V, folder=tmp_path, **ASKED)
     told = json.loads((tmp_path / "sweep.json").read_text())

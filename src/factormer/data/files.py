@@ -6,11 +6,13 @@ import json
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+_PATIENCE = 20  # times to try
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFDIR: "a folder",
@@ -45,13 +47,22 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        _replace(beside, path)
     except BaseException as error:
         with suppress(OSError):
             beside.unlink()
         if isinstance(error, OSError):
             raise unwritten(path, error) from error
         raise
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Move a file over another; on Windows this has to wait while somebody reads that."""
+    for _ in range(_PATIENCE if os.name == "nt" else 0):
+        with suppress(PermissionError):
+            return os.replace(new, path)
+        time.sleep(0.05)
+    os.replace(new, path)
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -107,7 +107,8 @@ class _Flag:
         now = ours.stat().st_mtime  # by the clock of the file system, as are all the others
         for other in path.parent.glob(f"{path.name}.*"):
             if other != ours and _is_live(other, now):
-                ours.unlink(missing_ok=True)
+                with suppress(OSError):
+                    ours.unlink()
                 return None
         return _Flag(ours)
 

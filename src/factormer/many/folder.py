@@ -77,6 +77,8 @@ class Sweep:
             raise ValueError(
                 f"{path} holds a sweep {what}; choose another folder, or remove this one"
             )
+        if before["cuts"][-1] != len(jobs):
+            raise _foreign(file, f"it is of {before['cuts'][-1]} jobs, not {len(jobs)}")
         return Sweep(path, jobs, before["cuts"], checksum(now))
 
     def batches(self, *, until: float | None) -> Generator[Batch, None, None]:
@@ -248,11 +250,15 @@ def _read(file: Path) -> dict[str, Any]:
         found = parsed(file.read_text(encoding="utf-8"))
         cuts = found["cuts"]
         rises = all(type(cut) is int for cut in cuts) and cuts == sorted({*cuts}) and cuts[0] == 0
-        if not (rises and isinstance(found["asked"], dict)):
+        if not rises or type(found["asked"]["random_state"]) is not int:
             raise ValueError("its parts do not fit together")
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ValueError(
-            f"{file} is not the description of a sweep ({error}); choose another folder, or remove "
-            "this one"
-        ) from error
+        raise _foreign(file, error) from error
     return found
+
+
+def _foreign(file: Path, what: object) -> ValueError:
+    return ValueError(
+        f"{file} is not the description of a sweep ({what}); choose another folder, or remove this "
+        "one"
+    )

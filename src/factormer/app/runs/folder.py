@@ -16,6 +16,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ from factormer.app.runs.stored import (
 from factormer.data.files import check_place, replacing, unwritten, write
 from factormer.data.locks import held
 
+# What a run that was killed leaves of a file that it was writing; see `replacing`.
+_LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
 _FILES = ("run.json", "axes.json", "data.npz", "report.html")
 
 
@@ -157,6 +160,9 @@ class RunFolder:
         for path in [*map(self.path.joinpath, _FILES), *self.path.glob("rank-[0-9]*")]:
             if path.is_symlink() or not path.is_dir() or path.name in _FILES:
                 check_place(path)
+        for path in self.path.glob(".*.new"):
+            if re.fullmatch(_LEFT, path.name):
+                path.unlink(missing_ok=True)
         for old in self.path.glob(".rank-[0-9]*.old"):
             place = self.path / old.name.removeprefix(".").removesuffix(".old")
             if not place.exists():
