@@ -4,10 +4,11 @@
 
 Each cell of the table, a client on a matrix with a loss, a way to factorize and a seed, runs in a
 process of its own and is kept in build/clients; what is there is not run again, unless --again says
-so. "own" is the client unchanged; it also runs from other seeds, whose spread is the scale for
-differences. With --runs there are fewer runs at each rank, from which ratios of seconds can be
-read sooner. `make clients-env` builds the environment to run it in, and FACTORMER_DATA names the
-folder with the real matrices. On a machine with other work, read processor seconds.
+so. "own" is the client unchanged, "single" has one call of ours for each run, and "many" is
+patched. Own and many also run from other seeds; the spread is the scale for differences. With
+--runs there are fewer runs at each rank, to see a ratio of seconds sooner. `make clients-env`
+builds the environment to run it in, and FACTORMER_DATA names the folder with the real matrices.
+On a machine with other work, read processor seconds. The very first run compiles: repeat it.
 """
 
 from __future__ import annotations
@@ -71,14 +72,15 @@ class Cell(NamedTuple):
 
 
 def cells(cases: list[Case], ways: tuple[str, ...]) -> list[Cell]:
-    """The first seed in every way, then the other seeds of the client unchanged."""
+    """The first seed in every way, then the other seeds of the client, unchanged and patched."""
     first = [Cell(case, way, 1) for case in cases for way in ways]
     most = max(case.seeds for case in cases)
     return first + [
-        Cell(case, "own", seed)
+        Cell(case, way, seed)
         for seed in range(2, most + 1)
         for case in cases
-        if seed <= case.seeds and "own" in ways
+        for way in ways
+        if seed <= case.seeds and way != "single"
     ]
 
 
@@ -125,19 +127,18 @@ def kept(cell: Cell) -> dict[str, Any] | None:
 
 def table(case: Case) -> Iterator[str]:
     """The seconds of each way, and what came of them, rank by rank."""
-    by_way = {way: kept(Cell(case, way, 1)) for way in WAYS}
-    seeds = [kept(Cell(case, "own", seed)) for seed in range(1, case.seeds + 1)]
-    seeds = [one for one in seeds if one is not None]
+    seeds = range(1, case.seeds + 1)
+    by_way = {way: [found for k in seeds if (found := kept(Cell(case, way, k)))] for way in WAYS}
+    by_way = {way: found for way, found in by_way.items() if found}
     ranks = f"K={case.ranks[0]}..{case.ranks[-1]}, {case.runs} runs each"
     yield f"\n{case.client} on {case.data}, {case.loss}, {ranks}"
     yield f"  {'NMF stage':9s} {'seconds':>9s} {'processor':>17s} {'load':>13s}   seconds by stage"
-    for way, found in by_way.items():
-        if found is not None:
-            yield _seconds(way, found, by_way["own"])
+    for way, (found, *_) in by_way.items():
+        yield _seconds(way, found, by_way["own"][0] if "own" in by_way else None)
     for name, better in (("error", "lower"), ("stability", "higher"), ("divergence", "lower")):
-        if any(found is not None and name in found for found in by_way.values()):
-            yield f"  {name} ({better} is better); seeds: the least and most of {len(seeds)}, own"
-            yield from _by_rank(case, name, by_way, seeds)
+        if all(name in one for found in by_way.values() for one in found):
+            yield f"  {name}, {better} is better: the mean, least and most of so many seeds"
+            yield from _by_rank(case, name, by_way)
 
 
 def _seconds(way: str, found: dict[str, Any], own: dict[str, Any] | None) -> str:
@@ -151,14 +152,19 @@ def _seconds(way: str, found: dict[str, Any], own: dict[str, Any] | None) -> str
     return f"  {way:9s} {' '.join(columns)} {found['environment']['load']:5.1f}   {stages}"
 
 
-def _by_rank(
-    case: Case, name: str, by_way: dict[str, Any], seeds: list[dict[str, Any]]
-) -> Iterator[str]:
+def _by_rank(case: Case, name: str, by_way: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+    yield (
+        "    "
+        + " " * 5
+        + "".join(f"{way} ({len(found)})".ljust(34) for way, found in by_way.items())
+    )
     for place, rank in enumerate(case.ranks):
-        values = [f"{way} {found[name][place]:<12.7g}" for way, found in by_way.items() if found]
-        of_seeds = [one[name][place] for one in seeds]
-        spread = f"{min(of_seeds):.7g} … {max(of_seeds):.7g}" if of_seeds else "not run"
-        yield f"    K={rank:<3d} {' '.join(values)} seeds {spread}"
+        columns = []
+        for found in by_way.values():
+            values = [one[name][place] for one in found]
+            mean = sum(values) / len(values)
+            columns.append(f"{mean:<11.6g} {min(values):.6g} … {max(values):.6g}".ljust(34))
+        yield f"    K={rank:<3d}" + "".join(columns).rstrip()
 
 
 def main() -> None:
