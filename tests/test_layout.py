@@ -28,6 +28,7 @@ LAYERS = [
     "many",
     "functions",
     "estimator",
+    "clients",
     "__init__",  # the public names
     "train",
     "paper",

@@ -3,6 +3,7 @@
 import factormer.starting  # noqa: F401 - before all that takes long to load
 
 # isort: split
+from factormer.clients.patch import patch, unpatch
 from factormer.estimator.functional import custom_start, non_negative_factorization
 from factormer.estimator.nmf import NMF
 from factormer.functions import explain, factorize, factorize_many
@@ -26,6 +27,8 @@ __all__ = [
     "load_model",
     "models",
     "non_negative_factorization",
+    "patch",
+    "unpatch",
 ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
 import torch
 
 from factormer.data.intake import as_matrix, check_callable, check_limits, like
@@ -182,7 +183,7 @@ def factorize_many(
     as_completed: bool = False,
     progress: bool = False,
     time_limit: float | int | None = None,
-    random_state: int | None = 0,
+    random_state: int | Sequence[int] | np.ndarray | None = 0,
     device: str | None = None,
     missing: str | None = None,
     folder: str | Path | None = None,
@@ -208,8 +209,9 @@ def factorize_many(
     time_limit : float, optional
         Seconds for all, from the call on; what is done by then is returned. Problems on the chip of
         a GPU, which take milliseconds, are not cut short.
-    random_state : int, optional
+    random_state : int or list of int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
+        A list has the seed of each job.
     device, missing
         As in `factorize`.
     folder : str or Path, optional

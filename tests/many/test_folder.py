@@ -469,3 +469,16 @@ def test_runs_side_by_side_are_not_cut_apart(tmp_path, monkeypatch, computed):
     again = factorize_many(sparse, **options)
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a.W, b.W)
+
+
+def test_seeds_that_do_not_follow_each_other_are_kept(tmp_path):
+    V = np.random.default_rng(0).random((12, 10))
+    seeds = [5, 3, 8]
+    first = factorize_many(V, 2, n_init=3, random_state=seeds, folder=tmp_path / "sweep")
+    again = factorize_many(V, 2, n_init=3, random_state=seeds, folder=tmp_path / "sweep")
+    assert again.columns()["seed"].tolist() == seeds
+    np.testing.assert_array_equal(first.rmse, again.rmse)
+    with pytest.raises(ValueError, match="random_state"):
+        factorize_many(V, 2, n_init=3, random_state=[5, 3, 9], folder=tmp_path / "sweep")
+    drawn = factorize_many(V, 2, n_init=3, random_state=None, folder=tmp_path / "sweep")
+    assert drawn.columns()["seed"].tolist() == seeds

@@ -29,7 +29,7 @@ def asked(jobs: Jobs) -> dict[str, Any]:
         "ranks": jobs.rank[first].tolist(),
         "n_init": int(jobs.run.max()) + 1,
         "resample": jobs.resample,
-        "random_state": int(jobs.seed[0]),
+        "random_state": _seeds(jobs.seed),
         "device": jobs.device.type,
         "options": {
             name: _option(jobs.options.get(name, _DEFAULTS[name]), name)
@@ -49,6 +49,20 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
             other = f"with {name} {_shown(was)}, not {_shown(value)}"
             return "of other data" if name == "data" else other
     return None
+
+
+def _seeds(seed: np.ndarray) -> int | list[int]:
+    """The first of seeds that follow each other, or all."""
+    first = int(seed[0])
+    follow = np.array_equal(seed, first + np.arange(len(seed)))
+    return first if follow else seed.tolist()
+
+
+def seeds_of(random_state: int | list[int], count: int) -> np.ndarray:
+    """The seeds of all jobs, from what `asked` has of them."""
+    if isinstance(random_state, int):
+        return random_state + np.arange(count)
+    return np.resize(np.array(random_state, np.int64), count)  # a wrong number is refused later
 
 
 def _data(jobs: Jobs) -> Any:

@@ -26,7 +26,7 @@ from factormer.data.digest import checksum
 from factormer.data.files import check_place, parsed, unwritten, write
 from factormer.data.locks import Lock, locked
 from factormer.many import shared, whole
-from factormer.many.asked import asked, difference
+from factormer.many.asked import asked, difference, seeds_of
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Summaries
 from factormer.many.run import batches
@@ -67,8 +67,7 @@ class Sweep:
             check_place(file)
             before = _read(file) if file.exists() else None
             if before is not None and not is_seeded:
-                seed = before["asked"].get("random_state", 0) + np.arange(len(jobs))
-                jobs = replace(jobs, seed=seed)
+                jobs = replace(jobs, seed=seeds_of(before["asked"]["random_state"], len(jobs)))
             now = json.loads(json.dumps(asked(jobs)))  # as it will be read
             if before is None:
                 before = {"asked": now, "cuts": _cuts(jobs)}
@@ -250,7 +249,9 @@ def _read(file: Path) -> dict[str, Any]:
         found = parsed(file.read_text(encoding="utf-8"))
         cuts = found["cuts"]
         rises = all(type(cut) is int for cut in cuts) and cuts == sorted({*cuts}) and cuts[0] == 0
-        if not rises or type(found["asked"]["random_state"]) is not int:
+        seeds = found["asked"]["random_state"]
+        listed = isinstance(seeds, list) and all(type(seed) is int for seed in seeds)
+        if not rises or not (listed or type(seeds) is int):
             raise ValueError("its parts do not fit together")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _foreign(file, error) from error
