@@ -13,6 +13,7 @@ from torch import Tensor
 
 from factormer.data import Dense, Matrix, Observed, Sparse, draws
 from factormer.data.factors import Factors
+from factormer.data.intake import is_finite
 from factormer.problem.loss import Loss
 from factormer.problem.losses import Beta
 
@@ -35,8 +36,8 @@ class Speckled:
     part: Int[Tensor, " k"]
 
     @staticmethod
-    def of(V: Matrix, parts: int, seed: int) -> Speckled:
-        """Deal out the known entries of V at random."""
+    def of(V: Matrix, parts: int, seed: int, *, by_rows: bool = False) -> Speckled:
+        """Deal out the known entries of V at random; `by_rows`: only rows have to stay known."""
         V = _observed(V)
         known = V.known.cpu().numpy()
         if isinstance(V.V, Dense):
@@ -47,16 +48,16 @@ class Speckled:
             rows, columns = every[known], V.V.by_rows.columns.cpu().numpy()[known]
         m, n = V.shape
         part = _dealt(rows, m, parts, seed)
-        for index, size in ((columns, n), (rows, m)):
+        for index, size in ((rows, m),) if by_rows else ((columns, n), (rows, m)):
             part[_is_alone(index, part, size, parts)] = -1
         if (part < 0).all():
+            where = "row" if by_rows else "row and column"
             raise ValueError(
-                f"V is {m}×{n} with {len(rows)} known entries, and no row and column has two of "
-                "them: none can be hidden and predicted from the others; pass more data"
+                f"V is {m}×{n} with {len(rows)} known entries, and no {where} has two of them: "
+                "none can be hidden and predicted from the others; pass more data"
             )
-        where = V.device
-        arrays = (torch.from_numpy(np.asarray(a, np.int64)).to(where) for a in (rows, columns))
-        return Speckled(V, *arrays, torch.from_numpy(part).to(where))
+        at = (torch.from_numpy(np.asarray(a, np.int64)) for a in (rows, columns, part))
+        return Speckled(V, *(a.to(V.device) for a in at))
 
     @cached_property
     def values(self) -> Float[Tensor, " k"]:
@@ -112,9 +113,23 @@ class Speckled:
 
     def error(self, part: int, x: Factors, loss: Loss) -> float:
         """The mean loss of the entries of a part, each with its weight."""
+        total, weight = self.errors(part, x, loss)
+        return total / weight
+
+    def errors(self, part: int, x: Factors, loss: Loss) -> tuple[float, float]:
+        """The sum of the losses of the entries of a part, and that of their weights."""
         hidden = self.part == part
         v, w = self.values[hidden].double(), self.weights[hidden].double()
-        return float((w * loss(v, self.predicted(part, x, loss))).sum() / w.sum())
+        return float((w * loss(v, self.predicted(part, x, loss))).sum()), float(w.sum())
+
+
+def parts_of(holdout: Any) -> int:
+    """Into how many parts entries are divided, if each is this share of them."""
+    if not is_finite(holdout) or isinstance(holdout, bool) or not 0 < holdout <= 0.5:
+        raise ValueError(
+            f"holdout is {holdout!r}; it must be a share of the entries above 0 and at most 0.5"
+        )
+    return max(2, round(1 / float(holdout)))
 
 
 def _observed(V: Matrix) -> Observed:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from factormer.data import Dense, Matrix, Observed, Sparse, draws
+from factormer.data import Dense, Matrix, Observed, Sparse, draws, n_entries
 from factormer.data.intake import as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize
@@ -153,16 +153,19 @@ def select_loss(
         speckled = Speckled.of(part, _PARTS, draws.following(seed))
     except ValueError:
         return _unclear("V has no row and column with two known entries")
-    values = speckled.values.double().cpu().numpy()
+    values, mean = speckled.values.double().cpu().numpy(), part.total() / n_entries(part)
+    speckled = replace(speckled, V=speckled.V.scaled(1 / mean))  # any unit will do
     if int((speckled.part >= 0).sum()) < _LEAST:
         return _unclear(f"V has {len(values)} known entries, and it takes some {_LEAST}")
     if np.ptp(values) <= _EXACT * np.abs(values).max():
         return _unclear("all entries of V are about the same")
     v, y = _predictions(speckled, until)
-    if not len(v):
+    if not len(v):  # without a limit, a fit always ends
         raise ValueError(
             f"time_limit is {time_limit}, and no fit was done by then; allow more time"
         )
+    if np.count_nonzero(v) < _LEAST:
+        return _unclear(f"V has few entries above 0, and it takes some {_LEAST}")
     if np.sqrt(np.mean((v - y) ** 2)) <= _EXACT * v.mean():
         return _unclear("V is predicted almost exactly, and there is no noise to describe")
     return _chosen(levels_of(v, y), values)

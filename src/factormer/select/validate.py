@@ -12,16 +12,20 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from factormer.data import Matrix, draws
-from factormer.data.intake import as_rank, as_seed, check_limits, is_finite
+from factormer.data.intake import as_rank, as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
 from factormer.problem.loss import Loss
 from factormer.problem.losses import as_loss
+from factormer.problem.problem import Problem
 from factormer.run.request import check_count
 from factormer.run.result import Result, Status
 from factormer.run.watch import counted
-from factormer.select.holdout import Speckled
+from factormer.select.holdout import Speckled, parts_of
 from factormer.select.pictures import axes_of
+
+_ROUNDED = 1e-12  # of the loss of an entry: less is rounding
+_REACH = 120  # powers of ten that the loss of an entry may be from 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +40,7 @@ class CrossValidation:
     errors: Float[np.ndarray, "k f"]
     loss: Loss
     holdout: float
+    resolution: float = 0.0  # differences of errors that are rounding
     status: Status | None = None  # why folds are missing, if some are
 
     @property
@@ -51,7 +56,12 @@ class CrossValidation:
     @property
     def rank(self) -> int:
         """The rank with the least error."""
-        return int(self.ranks[np.nanargmin(self.mean)])
+        return int(self.ranks[self._best])
+
+    @property
+    def _best(self) -> int:
+        least = np.nanmin(self.mean) + self.resolution
+        return int(np.flatnonzero(self.mean <= least)[0])
 
     @property
     def rank_1se(self) -> int:
@@ -59,10 +69,9 @@ class CrossValidation:
 
         The folds are the same for all ranks, so it is the standard error of the difference.
         """
-        folds, best = self._complete, int(np.nanargmin(self.mean))
+        folds, best = self._complete, self._best
         excess = folds - folds[best]
-        close = excess.mean(axis=1) <= np.nan_to_num(_standard_error(excess))
-        close[best] = True
+        close = excess.mean(axis=1) <= np.nan_to_num(_standard_error(excess)) + self.resolution
         return int(self.ranks[close].min())
 
     @property
@@ -166,13 +175,15 @@ def cross_validate(
     """
     until = _until(time_limit)
     tried = _as_ranks(ranks)
-    parts = _parts(holdout, n_folds)
+    parts = parts_of(holdout)
+    _check_folds(n_folds, holdout, parts)
     seed = as_seed(random_state)
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
     check_count("n_init", n_init)
     matrix = observe(V, mask=mask, weights=weights, missing=missing, device=device)
     _check_one(matrix)
     loss = as_loss(options.get("loss", "frobenius"))
+    unit = _unit(matrix, loss)
     speckled = Speckled.of(matrix, parts, draws.following(seed))
     folds = [fold for fold in range(parts) if bool((speckled.part == fold).any())][:n_folds]
     seen = [speckled.without(fold) for fold in folds]
@@ -218,7 +229,7 @@ def cross_validate(
         )
     if status is None and np.isnan(errors).any():
         status = Status.TIME_LIMIT
-    return CrossValidation(tried, errors, loss, 1 / parts, status)
+    return CrossValidation(tried, errors, loss, 1 / parts, _ROUNDED * unit, status)
 
 
 def _until(time_limit: Any) -> float | None:
@@ -234,25 +245,31 @@ def _as_ranks(ranks: Any) -> Int[np.ndarray, " k"]:
     return np.unique([as_rank(rank) for rank in given])
 
 
-def _parts(holdout: Any, n_folds: Any) -> int:
-    """Into how many parts the entries are divided."""
-    if not is_finite(holdout) or isinstance(holdout, bool) or not 0 < holdout <= 0.5:
-        raise ValueError(
-            f"holdout is {holdout!r}; it must be a share of the entries above 0 and at most 0.5"
-        )
+def _check_folds(n_folds: Any, holdout: float, parts: int) -> None:
     check_count("n_folds", n_folds)
-    parts = max(2, round(1 / float(holdout)))
     if n_folds > parts:
         raise ValueError(
             f"n_folds is {n_folds}; folds that hide {holdout:g} of the entries each, and each "
             f"different ones, are at most {parts}: choose fewer folds or a smaller holdout"
         )
-    return parts
 
 
 def _check_one(V: Matrix) -> None:
     if len(V.shape) != 2:
         raise ValueError(f"V has shape {V.shape}; it must be one matrix, not a stack")
+
+
+def _unit(V: Matrix, loss: Loss) -> float:
+    """The loss of an entry of the size of V's mean; an error where it is not representable."""
+    problem = Problem(V, 1, loss)
+    mean = float(problem.mean())
+    size = abs(loss.degree * np.log10(mean)) if mean > 0 else 0.0
+    if not size <= _REACH:
+        raise ValueError(
+            f"V has mean {mean:g}, and its errors under this loss, {loss}, are beyond float64: "
+            "divide V by its mean"
+        )
+    return mean**loss.degree if mean > 0 else 1.0
 
 
 def _standard_error(folds: Float[np.ndarray, "k f"]) -> Float[np.ndarray, " k"]:
