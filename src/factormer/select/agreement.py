@@ -13,6 +13,7 @@ from torch import Tensor
 from factormer.data.factors import Factors
 from factormer.data.intake import is_finite
 from factormer.run.result import Status
+from factormer.run.trace import Trace
 from factormer.select.pictures import axes_of
 
 
@@ -62,6 +63,8 @@ class Consensus:
         What W and H are: "refit", or "medoid".
     status : Status or None
         Why runs are missing, if some are.
+    ended, trace : Status, Trace
+        Why the medoid ended, and its history.
     runs : Matched or None
         With `resample`: the factors of the runs that are kept.
     """
@@ -80,6 +83,8 @@ class Consensus:
     errors: Float[np.ndarray, " k"]
     components: str
     status: Status | None
+    ended: Status
+    trace: Trace
     runs: Matched | None
     as_given: Callable[[Tensor], Any] = field(repr=False)
 

@@ -21,6 +21,7 @@ from factormer.run.order import canonical, shares
 from factormer.run.request import Request, check_choice, check_count
 from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients
+from factormer.run.trace import Trace
 from factormer.run.watch import counted
 from factormer.select.agreement import Consensus, Matched
 from factormer.select.connect import connected, tree_of
@@ -110,9 +111,14 @@ def consensus(
     if len(runs.seen) < 2:
         if runs.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
+        if runs.status is Status.TIME_LIMIT:
+            raise TimeoutError(
+                f"time_limit is {time_limit}, and {len(runs.seen)} of {n_runs} runs were done by "
+                "then; a consensus needs 2 at least: allow more time"
+            )
         raise ValueError(
             f"{len(runs.seen)} of {n_runs} runs ended as they should, and a consensus needs 2 at "
-            "least: raise time_limit, or see what factorize says about V"
+            "least: see what factorize says about V"
         )
     return _made(runs, components, until, like(V))
 
@@ -140,6 +146,7 @@ class _Runs:
         self.status: Status | None = None
         self.seen: dict[int, Factors] = {}  # of run k: W of the samples, or all of it; and H
         self.errors = np.full(n_runs, np.nan)
+        self.ends: dict[int, tuple[Status, Trace]] = {}
 
     def make(self, seconds: float | None, count: Any) -> None:
         """Carry the runs out, as many as there is time for."""
@@ -173,7 +180,7 @@ class _Runs:
             x = Factors(self.coded(x.H, None), x.H)
         if self.resample:
             error = rmse(self.request.problem, x)
-        self.errors[k] = float(error)
+        self.errors[k], self.ends[k] = float(error), (result.status, result.trace)
         self.seen[k] = x if self.resample else Factors(x.W[self.samples], x.H)
 
     def coded(self, H: torch.Tensor, until: float | None) -> torch.Tensor:
@@ -232,6 +239,8 @@ def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> C
         error=float(rmse(request.problem, x)),
         components=components,
         status=runs.status,
+        ended=runs.ends[medoid][0],
+        trace=runs.ends[medoid][1],
         runs=None if runs.resample is None else _matched(runs, kept, found, x),
         as_given=as_given,
     )

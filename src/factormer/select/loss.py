@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,8 @@ class LossChoice:
     reason : str
         A sentence.
     mean, variance : array
-        The mean of entries at several levels, and the variance of their residuals there.
+        The mean of entries at several levels, and the variance of their residuals there; in the
+        unit of V's mean.
     """
 
     loss: str | float
@@ -80,6 +81,11 @@ class LossChoice:
     reason: str
     mean: Float[np.ndarray, " b"]
     variance: Float[np.ndarray, " b"]
+
+    def summary(self) -> dict[str, Any]:
+        """All of it but the picture, for JSON."""
+        arrays = {"mean": self.mean.tolist(), "variance": self.variance.tolist()}
+        return {field.name: getattr(self, field.name) for field in fields(self)} | arrays
 
     def plot(self, ax: Any = None) -> Any:
         """Draw variance against mean on matplotlib axes, with the laws of the kinds of noise."""
@@ -96,7 +102,7 @@ class LossChoice:
                 fitted = y * (ends / x) ** self.power
                 ax.loglog(ends, fitted, color="C1", label=f"fitted: power {self.power:.2f}")
             ax.legend()
-        ax.set_xlabel("mean")
+        ax.set_xlabel("mean of entries, relative to that of V")
         ax.set_ylabel("variance of residuals")
         ax.set_title(f"{self.kind}: loss {self.loss}" if self.clear else f"unclear: {self.loss}")
         return ax
@@ -161,7 +167,7 @@ def select_loss(
         return _unclear("all entries of V are about the same")
     v, y = _predictions(speckled, until)
     if not len(v):  # without a limit, a fit always ends
-        raise ValueError(
+        raise TimeoutError(
             f"time_limit is {time_limit}, and no fit was done by then; allow more time"
         )
     if np.count_nonzero(v) < _LEAST:

@@ -224,8 +224,8 @@ def cross_validate(
     if np.isnan(errors).all():
         if status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        raise ValueError(
-            f"time_limit is {time_limit}, and no fit was done in {time_limit:g} s; allow more time"
+        raise TimeoutError(
+            f"time_limit is {time_limit}, and no fit was done by then; allow more time"
         )
     if status is None and np.isnan(errors).any():
         status = Status.TIME_LIMIT

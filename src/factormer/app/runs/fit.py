@@ -18,6 +18,7 @@ from factormer.app.runs.counts import Counts
 from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
+from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.run.order import canonical
@@ -47,10 +48,13 @@ class FitOptions:
     time_limit: float | None = None
     device: str | None = None
     seed: int | None = 0
+    repeats: int | None = None  # runs of which the consensus is kept
+    holdout: float | None = None  # share of entries to hide, for their error
 
     def keywords(self) -> dict[str, Any]:
         """Those of `factorize`."""
         options = asdict(self)
+        del options["repeats"], options["holdout"]
         return {
             "regularize_W": parse_all(options.pop("regularize_w")),
             "regularize_H": parse_all(options.pop("regularize_h")),
@@ -68,6 +72,7 @@ def fit(
     mask: Any = None,
     weights: Any = None,
     command: str = "",
+    selected: dict[str, Any] | None = None,
     fresh: bool = False,
     watch: Callable[[int, Row], object] | None = None,
     begin: Callable[[int], object] = lambda rank: None,
@@ -76,11 +81,13 @@ def fit(
 
     `begin` is called with each rank that is fitted, `watch` after each of its iterations. An
     interrupted fit is kept with the best point so far, ends the run, and continues next time; a
-    killed one continues from its last saved point. Nothing is written, or discarded where `fresh`,
-    before all options were checked.
+    killed one continues from its last saved point. With `repeats` it starts again. `selected` is
+    what `select_loss` found. Nothing is written, or discarded where `fresh`, before all options
+    were checked.
     """
     folder, counts = RunFolder(path), Counts(mask, weights)
     keywords = options.keywords() | counts.keywords()
+    check_trust(options.repeats, options.holdout, symmetric=options.symmetric)
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
@@ -89,6 +96,8 @@ def fit(
         "data": _described(data, counts),
         "made_with": circumstances(),
     }
+    if selected is not None:
+        description["selected_loss"] = selected
     with folder.held():
         check_folder(folder, data, counts, options, fresh=fresh)  # again, with the folder locked
         if fresh:
@@ -101,7 +110,8 @@ def fit(
                 continue
             begin(rank)
             callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
-            done[rank] = _fit_one(folder, data, rank, keywords, counts, bound, callback)
+            trust = (options.repeats, options.holdout)
+            done[rank] = _fit_one(folder, data, rank, keywords, counts, bound, callback, *trust)
             if not done[rank].is_finished:
                 break
     return [done[rank] for rank in sorted(set(ranks)) if rank in done]
@@ -115,8 +125,11 @@ def _fit_one(
     counts: Counts,
     bound: np.ndarray | None,
     callback: Callable[[Row], object] | None,
+    repeats: int | None,
+    holdout: float | None,
 ) -> RankResult:
-    before, trace = folder.point(rank), np.zeros((0, 4))
+    hidden = None if holdout is None else held_out(data, rank, keywords, holdout)
+    before, trace = folder.point(rank) if repeats is None else None, np.zeros((0, 4))
     if before is not None:
         trace = before["trace"]
         keywords = keywords | _left(keywords, trace)
@@ -124,15 +137,22 @@ def _fit_one(
     keeper = None
     if (data.V.nnz if is_sparse(data.V) else data.V.size) * rank * keywords["max_iter"] >= _LONG:
         keeper = Keeper(lambda W, H, now: folder.keep_point(rank, W, H, _continued(trace, now)))
-    result = factorize(data.V, rank, callback=callback, watch=keeper, **keywords)
+    found = None if repeats is None else agreed(data, rank, keywords, repeats)
+    if found is None:
+        result = factorize(data.V, rank, callback=callback, watch=keeper, **keywords)
+    else:
+        result = as_result(found)
     if before is not None:  # a given start keeps its order, and this one was not ordered yet
         ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
         result = replace(result, factors=ordered)
     W, H, shares = result.W, result.H, component_shares(result.factors)
-    found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
+    errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
     trace = _continued(trace, result.trace)
-    kept = _result(result, rank, shares, found, bound, trace)
-    views = found._asdict()
+    kept = replace(_result(result, rank, shares, errors, bound, trace), held_out=hidden)
+    if found is not None:
+        stability = [float(number) for number in found.stability]
+        kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))
+    views = errors._asdict()
     if data.columns.grid is not None and not is_sparse(data.V):
         at = np.argsort(-W, axis=0, kind="stable")[:_EXAMPLES].T  # (r, k)
         rows = np.unique(at)
@@ -143,6 +163,7 @@ def _fit_one(
         views={name: np.asarray(value) for name, value in views.items()},
         trace=trace,
         axes=(data.rows, data.columns),
+        consensus=None if found is None else arrays_of(found),
     )
     return kept
 
