@@ -51,10 +51,10 @@ class Speckled:
         for index, size in ((rows, m),) if by_rows else ((columns, n), (rows, m)):
             part[_is_alone(index, part, size, parts)] = -1
         if (part < 0).all():
-            where = "row" if by_rows else "row and column"
+            side = "a row" if by_rows else "a row or a column"
             raise ValueError(
-                f"V is {m}×{n} with {len(rows)} known entries, and no {where} has two of them: "
-                "none can be hidden and predicted from the others; pass more data"
+                f"V is {m}×{n} with {len(rows)} known entries; without any of them {side} would "
+                "not be known, so none can be hidden and predicted from the others: pass more data"
             )
         at = (torch.from_numpy(np.asarray(a, np.int64)) for a in (rows, columns, part))
         return Speckled(V, *(a.to(V.device) for a in at))

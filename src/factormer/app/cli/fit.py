@@ -269,7 +269,7 @@ def _print_trust(results: list[Any], options: Any) -> None:
             each = " ".join(f"{number:.2f}" for number in r.stability)
             runs = f"{r.runs_kept} of {options.repeats} runs"
             print(f"  rank {r.rank}: stability of components in {runs}: {each}")
-    found = validated(results, options.loss, options.holdout or 0)
+    found = validated(results, options.loss, options.holdout or 0.0)
     if found is None:
         return
     for rank, error, spread in zip(*found.columns().values(), strict=True):
