@@ -28,7 +28,7 @@ def test_every_row_and_column_stays_known(seed):
 def test_parts_are_disjoint_of_equal_size_and_cover_all():
     speckled = Speckled.of(observe(np.random.default_rng(0).random((40, 30))), 5, 0)
     assert torch.bincount(speckled.part).tolist() == pytest.approx([240] * 5, abs=12)
-    hidden = sum((~speckled.without(k).known).long() for k in range(5))
+    hidden = torch.stack([~speckled.without(k).known for k in range(5)]).sum(dim=0)
     assert (hidden == 1).all()
 
 

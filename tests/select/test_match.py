@@ -61,7 +61,7 @@ def test_stability_is_the_silhouette():
     label = np.tile(np.arange(4), len(X))
     distances = cdist(flat, flat, "cosine")
     np.fill_diagonal(distances, 0)
-    each = silhouette_samples(distances.clip(min=0), label, metric="precomputed")
+    each = np.asarray(silhouette_samples(distances.clip(min=0), label, metric="precomputed"))
     expected = [each[label == c].mean() for c in range(4)]
     np.testing.assert_allclose(found.stability, expected, atol=1e-9)
 

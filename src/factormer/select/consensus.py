@@ -205,15 +205,14 @@ def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> C
     H = np.stack([runs.seen[k].H.double().cpu().numpy() for k in at])
     found = clustered(H)
     kept, medoid, request = at[found.kept], int(at[found.medoid]), runs.request
-    x = None
+    own, x = found.columns[list(kept).index(medoid)], None  # the medoid's column of each cluster
     if components == "refit" and not request.keeps_order:  # known columns have their places
         x = _refitted(runs, found, H[found.kept], until)
     if x is None:
-        own = found.columns[list(kept).index(medoid)]
         components, x = "medoid", _arranged(_medoid(runs, medoid, until), own)
+    order = np.argsort(-shares(x).round(9), kind="stable")
+    if request.keeps_order:  # that of the run
         order = np.argsort(own)
-    if not request.keeps_order:
-        order = np.argsort(-shares(x).round(9), kind="stable")
     x = canonical(_arranged(x, order), None, "balanced" if request.is_free else None)
     found = found._replace(
         columns=found.columns[:, order],

@@ -52,7 +52,7 @@ def law_of(levels: Levels) -> Law:
     """The line through the logarithms, in which bins far from it count less (Huber)."""
     x, y = np.log(levels.mean), np.log(levels.variance)
     weight = np.ones_like(x)
-    slope = level = spread = 0.0
+    slope = level = spread = across = 0.0
     for _ in range(_ROUNDS):
         centre, level = np.average(x, weights=weight), np.average(y, weights=weight)
         across = np.maximum((weight * (x - centre) ** 2).sum(), np.finfo(float).tiny)
