@@ -196,7 +196,7 @@ def test_time_limit_returns_what_is_done_or_says_that_nothing_is(monkeypatch):
     only_three(monkeypatch)
     found = consensus(V, 3, n_runs=100, time_limit=1000)
     assert found.status is Status.TIME_LIMIT
-    assert np.flatnonzero(found.kept).tolist() == [0, 1, 2]
+    assert found.kept.sum() == 3
 
 
 def test_ctrl_c_returns_what_is_done(monkeypatch):

@@ -76,9 +76,10 @@ class CrossValidation:
 
     @property
     def _complete(self) -> Float[np.ndarray, "k g"]:
-        """The folds that all ranks have that were fitted at all."""
-        begun = ~np.isnan(self.errors).all(axis=1)
-        return self.errors[:, ~np.isnan(self.errors[begun]).any(axis=0)]
+        """The folds that can be compared: those of all ranks that have the most common fold."""
+        done = ~np.isnan(self.errors)
+        ranks = done[:, done.sum(axis=0).argmax()]
+        return np.where(ranks[:, None], self.errors, np.nan)[:, done[ranks].all(axis=0)]
 
     def columns(self) -> dict[str, np.ndarray]:
         """The table as arrays: rank, error and standard_error."""
@@ -210,7 +211,7 @@ def cross_validate(
                     count(1)
                     place, job = index // n_init, jobs[index // n_init]
                     if result.status is Status.TIME_LIMIT:
-                        break
+                        continue
                     if result.status is Status.INTERRUPTED:
                         raise KeyboardInterrupt
                     left[place] -= 1
