@@ -53,17 +53,13 @@ def test_zeros_forbid_itakura_saito():
 def test_sparse_data_gaps_and_large_data(monkeypatch):
     V = noisy("poisson")
     whole = select_loss(V)
-    assert select_loss(scipy.sparse.csr_array(V)).kind == "poisson"
     gaps = np.where(np.random.default_rng(0).random(V.shape) < 0.1, np.nan, V)
-    assert select_loss(gaps).kind == "poisson"
     monkeypatch.setattr("factormer.select.part._ENTRIES", 1500)
     monkeypatch.setattr("factormer.select.part._COLUMNS", 30)
     for A in (scipy.sparse.csr_array(V), gaps):
         part = select_loss(A)
         assert part.kind == "poisson"
         assert len(part.mean) < len(whole.mean)
-    ratings = select_loss(scipy.sparse.csr_array(V), missing="zeros")
-    assert ratings.kind in LOSSES
 
 
 @pytest.mark.parametrize(
