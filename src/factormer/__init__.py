@@ -11,15 +11,24 @@ from factormer.many.results import Results
 from factormer.nn.zoo import load_model, models
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
+from factormer.select.agreement import Consensus
+from factormer.select.consensus import consensus
+from factormer.select.loss import LossChoice, select_loss
+from factormer.select.validate import CrossValidation, cross_validate
 
 __version__ = "0.1.0"
 __all__ = [
     "NMF",
+    "Consensus",
+    "CrossValidation",
+    "LossChoice",
     "Result",
     "Results",
     "Status",
     "Trace",
     "__version__",
+    "consensus",
+    "cross_validate",
     "custom_start",
     "explain",
     "factorize",
@@ -28,6 +37,7 @@ __all__ = [
     "models",
     "non_negative_factorization",
     "patch",
+    "select_loss",
     "unpatch",
 ]
 

@@ -69,6 +69,9 @@ JSON_KEYS = {
     "explained",
     "svd_rmse",
     "shares",
+    "stability",
+    "runs_kept",
+    "held_out",
 }
 
 
@@ -123,6 +126,8 @@ def test_options_reach_the_fit(capsys):
         "device": "cpu",
         "seed": 3,
         "n_init": 1,
+        "repeats": None,
+        "holdout": None,
     }
     assert run.description()["command"].startswith("factormer fit data.npy --rank 2 --loss 1.5")
     assert run.description()["data"]["name"] == "Mine"

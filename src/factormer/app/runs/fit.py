@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
 from factormer.app.runs.several import best_run
+from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.run.order import canonical
@@ -26,6 +27,7 @@ from factormer.run.order import shares as component_shares
 from factormer.run.provenance import circumstances
 from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
+from factormer.select.agreement import Consensus
 
 _LONG = 1e9  # entries × rank × iterations from which intermediate results are saved
 _NOTHING = np.zeros((0, 4))  # the trace of a fit that begins
@@ -50,10 +52,13 @@ class FitOptions:
     device: str | None = None
     seed: int | None = 0
     n_init: int = 1
+    repeats: int | None = None  # runs of which the consensus is kept
+    holdout: float | None = None  # share of entries to hide, for their error
 
     def keywords(self) -> dict[str, Any]:
         """Those of `factorize`."""
         options = asdict(self)
+        del options["repeats"], options["holdout"]
         return {
             "regularize_W": parse_all(options.pop("regularize_w")),
             "regularize_H": parse_all(options.pop("regularize_h")),
@@ -71,6 +76,7 @@ def fit(
     mask: Any = None,
     weights: Any = None,
     command: str = "",
+    selected: dict[str, Any] | None = None,
     fresh: bool = False,
     watch: Callable[[int, Row], object] | None = None,
     begin: Callable[[int], object] = lambda rank: None,
@@ -81,11 +87,13 @@ def fit(
     `begin` is called with each rank that is fitted, `watch` after each of its iterations, or, where
     `n_init` asks for several runs, `ran` after each run with their number and least error. An
     interrupted fit is kept with the best point so far, ends the run, and continues next time; a
-    killed one continues from its last saved point. Nothing is written, or discarded where `fresh`,
-    before all options were checked.
+    killed one continues from its last saved point. With `repeats` it starts again. `selected` is
+    what `select_loss` found. Nothing is written, or discarded where `fresh`, before all options
+    were checked.
     """
     folder, counts = RunFolder(path), Counts(mask, weights)
     keywords = options.keywords() | counts.keywords()
+    check_trust(options.repeats, options.holdout, options.n_init, symmetric=options.symmetric)
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
@@ -94,6 +102,8 @@ def fit(
         "data": _described(data, counts),
         "made_with": circumstances(),
     }
+    if selected is not None:
+        description["selected_loss"] = selected
     with folder.held():
         check_folder(folder, data, counts, options, fresh=fresh)  # again, with the folder locked
         if fresh:
@@ -107,14 +117,28 @@ def fit(
                 continue
             begin(rank)
             callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
-            if options.n_init > 1:
-                fitted = best_run(data.V, rank, keywords, folder.runs(rank), ran), _NOTHING
+            hidden = None
+            if options.holdout is not None:
+                hidden = held_out(data, rank, keywords, options.holdout)
+            if options.repeats is not None:
+                found = agreed(data, rank, keywords, options.repeats)
+                fitted = _Fitted(as_result(found), found=found)
+            elif options.n_init > 1:
+                fitted = _Fitted(best_run(data.V, rank, keywords, folder.runs(rank), ran))
             else:
                 fitted = _fitted(folder, data, rank, keywords, callback)
-            done[rank] = _kept(folder, data, rank, keywords, counts, bound, *fitted)
+            done[rank] = _kept(folder, data, rank, keywords, counts, bound, fitted, hidden)
             if not done[rank].is_finished:
                 break
     return [done[rank] for rank in sorted(set(ranks)) if rank in done]
+
+
+class _Fitted(NamedTuple):
+    """A result, the trace of an earlier part of it, and the consensus that it is of."""
+
+    result: Result
+    earlier: np.ndarray = _NOTHING
+    found: Consensus | None = None
 
 
 def _fitted(
@@ -123,8 +147,8 @@ def _fitted(
     rank: int,
     keywords: dict[str, Any],
     callback: Callable[[Row], object] | None,
-) -> tuple[Result, np.ndarray]:
-    """One run, from where an earlier part of it ended; and the trace of that part."""
+) -> _Fitted:
+    """One run, from where an earlier part of it ended."""
     before, trace = folder.point(rank), _NOTHING
     if before is not None:
         trace = before["trace"]
@@ -137,7 +161,7 @@ def _fitted(
     if before is not None:  # a given start keeps its order, and this one was not ordered yet
         ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
         result = replace(result, factors=ordered)
-    return result, trace
+    return _Fitted(result, trace)
 
 
 def _kept(
@@ -147,15 +171,19 @@ def _kept(
     keywords: dict[str, Any],
     counts: Counts,
     bound: np.ndarray | None,
-    result: Result,
-    earlier: np.ndarray,
+    fitted: _Fitted,
+    hidden: list[float] | None,
 ) -> RankResult:
-    """Write the files of a rank."""
+    """Write the files of a rank; `hidden` are the errors of hidden entries."""
+    result, found = fitted.result, fitted.found
     W, H, shares = result.W, result.H, component_shares(result.factors)
-    found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
-    trace = _continued(earlier, result.trace)
-    kept = _result(result, rank, shares, found, bound, trace)
-    views = found._asdict()
+    errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
+    trace = _continued(fitted.earlier, result.trace)
+    kept = replace(_result(result, rank, shares, errors, bound, trace), held_out=hidden)
+    if found is not None:
+        stability = [float(number) for number in found.stability]
+        kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))
+    views = errors._asdict()
     if data.columns.grid is not None and not is_sparse(data.V):
         at = np.argsort(-W, axis=0, kind="stable")[:_EXAMPLES].T  # (r, k)
         rows = np.unique(at)
@@ -166,6 +194,7 @@ def _kept(
         views={name: np.asarray(value) for name, value in views.items()},
         trace=trace,
         axes=(data.rows, data.columns),
+        consensus=None if found is None else arrays_of(found),
     )
     return kept
 

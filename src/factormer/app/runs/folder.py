@@ -3,7 +3,8 @@
 run.json            options, data, versions and machine
 axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
-rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
+rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json; of several runs
+                    also consensus.npz and stability.csv
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
 rank-10.runs/       runs of which the best will be kept, a sweep; likewise
 report.html         the page
@@ -60,6 +61,9 @@ class RankResult:
     explained: float
     svd_rmse: float | None
     shares: list[float]
+    stability: list[float] | None = None  # of each component, of several runs
+    runs_kept: int | None = None
+    held_out: list[float] | None = None  # the loss of hidden entries, fold by fold
 
     @property
     def is_finished(self) -> bool:
@@ -191,6 +195,7 @@ class RunFolder:
         views: dict[str, np.ndarray],
         trace: Float[np.ndarray, "t 4"],
         axes: tuple[Axis, Axis],
+        consensus: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Write all files of one rank to a temporary folder, then move it into place."""
         place = self.rank(result.rank)
@@ -206,6 +211,12 @@ class RunFolder:
                 rows = enumerate(factors[name].tolist())
                 table = ([axis.name(i), *map(_text, row)] for i, row in rows)
                 write(new / f"{name}.csv", _csv([axis.noun, *names], table))
+            if consensus is not None:
+                write_arrays(new / "consensus.npz", **consensus)
+                columns = (names, result.shares, consensus["stability"], consensus["cosine"])
+                table = ([c, *map(_text, row)] for c, *row in zip(*columns, strict=True))
+                head = ["component", "share", "stability", "cosine"]
+                write(new / "stability.csv", _csv(head, table))
             table = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
             write(new / "trace.csv", _csv(["iteration", "seconds", "rmse", "objective"], table))
             write(new / "result.json", dump(asdict(result)))
