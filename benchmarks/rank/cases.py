@@ -43,6 +43,13 @@ def wide() -> Iterator[Case]:
         yield Case(p.V, p.rank, range(1, min(46, *p.V.shape)), "wide", f"{p.noise} {p.factors}")
 
 
+def overlapping() -> Iterator[Case]:
+    """Like `small`, of bumps in random places, many of which coincide: for comparison alone."""
+    for seed in range(100):
+        p = planted(SMALL, seed, "overlapping")
+        yield Case(p.V, p.rank, range(1, 17), "overlapping", f"{p.noise} {p.factors}")
+
+
 def ladder() -> Iterator[Case]:
     """Ranks 3–20, to be chosen from 1–24, 120×100, with noise of 0–20 % of the data's size."""
     for number, (rank, noise) in enumerate(product(LADDER_RANKS, NOISES)):
@@ -93,4 +100,11 @@ def swimmer() -> Case:
     return Case(images.reshape(256, -1), 16, range(1, 25), "swimmer", "exact")
 
 
-GROUPS = {"small": small, "wide": wide, "ladder": ladder, "gaps": gaps, "large": large}
+GROUPS = {
+    "small": small,
+    "wide": wide,
+    "ladder": ladder,
+    "gaps": gaps,
+    "large": large,
+    "overlapping": overlapping,
+}

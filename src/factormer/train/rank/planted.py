@@ -41,13 +41,18 @@ SMALL = Family("small", (1, 12), (20, 128))
 WIDE = Family("wide", (5, 40), (60, 200), 1.5)
 
 
-def planted(family: Family, seed: int) -> Planted:
-    """The matrix of a family that belongs to a seed."""
+def planted(family: Family, seed: int, factors: str | None = None) -> Planted:
+    """The matrix of a family that belongs to a seed; of one kind of factors, where it is given.
+
+    Besides those of `FACTORS` there are "overlapping" ones, smooth bumps in random places: many of
+    them coincide, so that the data does not have the rank that was planted.
+    """
     rng = np.random.default_rng([seed, family.ranks[1]])
     rank = int(rng.integers(family.ranks[0], family.ranks[1] + 1))
     least = max(family.sides[0], math.ceil(family.slack * rank))
     m, n = (int(rng.integers(least, family.sides[1] + 1)) for _ in range(2))
     kind = str(rng.choice(FACTORS, p=_FACTOR_SHARES))
+    kind = kind if factors is None else factors
     noise = str(rng.choice(NOISES, p=_NOISE_SHARES))
     W, H, kind = drawn_factors(kind, m, n, rank, rng)
     strengths = np.exp(rng.normal(size=rank) * rng.random() * 0.8)
@@ -103,8 +108,11 @@ def _counted(counts: np.ndarray, rng: np.random.Generator, means: np.ndarray) ->
 
 def _factor(kind: str, size: int, rank: int, rng: np.random.Generator) -> np.ndarray:
     """Columns of one kind, none of them zero."""
-    if kind == "smooth":
+    if kind in ("smooth", "overlapping"):
         at, widths = rng.random(rank), _between(0.03, 0.3, rng) * rng.uniform(0.5, 1.5, rank)
+        if kind == "smooth":  # about as far apart as they are wide, and wider than the grid
+            at, widths = (rng.permutation(rank) + at) / rank, 3.3 * widths / rank
+            widths = np.maximum(widths, 0.6 / size)
         grid = np.linspace(0, 1, size)[:, None]
         bumps = np.exp(-0.5 * ((grid - at) / widths) ** 2)
         return bumps + 1e-3 + rng.random(rank) * rng.random() * 0.2
