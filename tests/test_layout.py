@@ -27,6 +27,7 @@ LAYERS = [
     "run",
     "many",
     "functions",
+    "select",
     "estimator",
     "__init__",  # the public names
     "train",

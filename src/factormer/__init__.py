@@ -10,10 +10,13 @@ from factormer.many.results import Results
 from factormer.nn.zoo import load_model, models
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
+from factormer.select.rank import select_rank
+from factormer.select.rank_choice import Choice
 
 __version__ = "0.1.0"
 __all__ = [
     "NMF",
+    "Choice",
     "Result",
     "Results",
     "Status",
@@ -26,6 +29,7 @@ __all__ = [
     "load_model",
     "models",
     "non_negative_factorization",
+    "select_rank",
 ]
 
 

@@ -1,0 +1,1 @@
+"""Choices that the data decides: the number of components."""
