@@ -28,6 +28,7 @@ class RankConfig:
     n_heads: int = 4
     n_layers: int = 3
     reach: int = 12  # ranks beyond which distance makes no difference
+    dropout: float = 0.1  # in training
 
     def __post_init__(self) -> None:
         if self.kind != "rank":
@@ -39,6 +40,8 @@ class RankConfig:
 class RankNetwork(nn.Module):
     """Curves to logits, one for each rank.
 
+    The logit of rank k is Σⱼ aⱼ over ranks j ≤ k, plus b_k: aⱼ says whether component j is real, as
+    rank k stands for k components that are, and b_k whether to stop here.
     `mean` and `scale` are those of the features in training; `temperature` makes the probabilities
     as frequent as they say; a choice is clear from the probability `threshold` on.
     """
@@ -58,7 +61,8 @@ class RankNetwork(nn.Module):
         self.enter = nn.Conv1d(config.n_features + 1, config.width, 5, padding=2)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.width)
-        self.leave = nn.Linear(config.width, 1)
+        self.leave = nn.Linear(config.width, 2)
+        self.drop = nn.Dropout(config.dropout)
 
     def forward(
         self, features: Float[Tensor, "b k f"], real: Bool[Tensor, "b k"]
@@ -66,10 +70,11 @@ class RankNetwork(nn.Module):
         """Logits before calibration, −∞ for ranks that only pad a curve."""
         x = ((features - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
         x = torch.cat([x, torch.ones_like(x[..., :1])], -1) * real[..., None]
-        x = self.enter(x.mT).mT
+        x = self.drop(self.enter(x.mT).mT)
         for layer in self.layers:
             x = layer(x, real)
-        logits = self.leave(self.norm(x)).squeeze(-1)
+        real_or_not, stop = self.leave(self.norm(x)).unbind(-1)
+        logits = (real_or_not * real).cumsum(-1) + stop
         return logits.masked_fill(~real, -math.inf)
 
     def probabilities(
@@ -91,6 +96,7 @@ class Layer(nn.Module):
         self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
         self.bias = nn.Parameter(torch.zeros(config.n_heads, 2 * config.reach + 1))
         self.mlp = nn.Sequential(nn.Linear(d, 3 * d), nn.GELU(), nn.Linear(3 * d, d))
+        self.drop = nn.Dropout(config.dropout)
 
     def forward(
         self, x: Float[Tensor, "b k d"], real: Bool[Tensor, "b k"]
@@ -102,5 +108,5 @@ class Layer(nn.Module):
         apart = (at[:, None] - at).clamp(-self.reach, self.reach) + self.reach
         bias = self.bias[:, apart].masked_fill(~real[:, None, None], -math.inf)  # (b, h, k, k)
         mixed = F.scaled_dot_product_attention(q, key, value, attn_mask=bias)
-        x = x + self.out(mixed.transpose(1, 2).reshape(b, k, d))
-        return x + self.mlp(self.between(x))
+        x = x + self.drop(self.out(mixed.transpose(1, 2).reshape(b, k, d)))
+        return x + self.drop(self.mlp(self.between(x)))

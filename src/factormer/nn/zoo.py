@@ -44,7 +44,7 @@ class Card:
     def use(self) -> str:
         """Where the name goes: as `init`, as `accelerator`, or as `model` of `select_rank`."""
         if isinstance(self.config, RankConfig):
-            return "choice of the rank"
+            return "model"
         if isinstance(self.config, AnyRankConfig):
             return "accelerator"
         return "init" if self.config.n_points == 1 else "accelerator"

@@ -30,8 +30,9 @@ class Criterion(NamedTuple):
 
 
 def criteria(found: Curves, ranks: Sequence[int], *, counts: bool) -> dict[str, Criterion]:
-    """All rules that need no further fits; with `counts`, noise has the variance 1."""
-    errors = np.array([found.rows[rank].error for rank in ranks])
+    """All rules that need no further fits; with `counts`, the variance of noise is known."""
+    unit = found.view.unit if counts else 1.0
+    errors = unit * np.array([found.rows[rank].error for rank in ranks])
     m, n = found.view.shape
     stability = np.array([found.rows[rank].stability[0] for rank in ranks])
     s = found.spectra[1 if counts else 0]
@@ -70,8 +71,8 @@ def description_length(found: Curves, ranks: Sequence[int], *, counts: bool = Fa
     for rank in ranks:
         W, H = found.fits.runs[rank][0]
         error = found.rows[rank].error
-        sigma = 1.0 if counts else math.sqrt(error / (m * n))
-        residual = error / 2 if counts else m * n * math.log(max(sigma, TINY))
+        sigma = found.view.unit**-0.5 if counts else math.sqrt(error / (m * n))
+        residual = error / sigma**2 / 2 if counts else m * n * math.log(max(sigma, TINY))
         nats = sum(
             len(A) * float((1 + (A.mean(0) * B.norm(dim=0) / sigma).log().clamp(min=0)).sum())
             for A, B in ((W.double(), H.double()), (H.double(), W.double()))
@@ -85,13 +86,14 @@ def singular_value_threshold(
 ) -> Criterion:
     """Count the singular values above ω(β) times their median (Gavish and Donoho, 2014).
 
-    For counts: those of V balanced to noise of variance 1 that are above √m + √n.
+    For counts: those of V balanced to noise of variance σ² that are above σ(√m + √n).
     """
     m, n = found.view.shape
     s = found.spectra[1 if counts else 0].values.numpy()
     values = np.array([s[min(rank, len(s)) - 1] for rank in ranks])
     if counts:
-        limit, rule = math.sqrt(m) + math.sqrt(n), "singular values above that of counting noise"
+        limit = (math.sqrt(m) + math.sqrt(n)) / math.sqrt(found.view.unit)
+        rule = "singular values above that of the noise of counts"
     else:
         beta = min(m, n) / max(m, n)
         omega = 0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43

@@ -98,13 +98,16 @@ def select_rank(
         assert values is not None
         assert known is not None
         data = as_data(better_guess(values, known, before, loss, seed))
-        chosen = _chosen(network, data, asked, counts, seed)  # pyright: ignore[reportArgumentType]
+        chosen = _chosen(network, data, asked, counts, seed)
         if chosen.rank == before:
             break
     extra = {}
     if cross_validate:
-        V_all, seen = (values, known) if known is not None else _entries(data)
-        extra["cross-validation"] = cross_validated(V_all, asked, loss=loss, known=seen, seed=seed)  # pyright: ignore
+        if values is None or known is None:
+            values, known = _entries(data)
+        extra["cross-validation"] = cross_validated(
+            values, asked, loss=loss, known=known, seed=seed
+        )
     return _choice(network, chosen, asked, counts, extra)
 
 

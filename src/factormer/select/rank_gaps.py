@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from factormer.data import Dense, Matrix, Observed, Sparse
+from factormer.data import Dense, Observed, Sparse
 from factormer.functions import factorize
 
 _MOST = 10_000_000  # entries of a V with gaps
@@ -60,6 +60,6 @@ def better_guess(
     return np.where(known, V, result.W @ result.H.T)
 
 
-def as_data(V: Float[np.ndarray, "m n"]) -> Matrix:
+def as_data(V: Float[np.ndarray, "m n"]) -> Dense:
     """An array as the curves take it."""
     return Dense(torch.from_numpy(np.ascontiguousarray(V)))

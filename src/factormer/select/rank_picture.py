@@ -13,10 +13,11 @@ _OURS, _OTHERS, _PALE = "C0", "0.35", "0.8"
 def drawn(choice: Choice) -> Any:
     """Four panels over the same ranks, with the choice marked in each."""
     try:
-        import matplotlib.pyplot as plt
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'factormer[plot]'") from error
-    figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained", sharex=True)
+    figure = Figure(figsize=(10, 6.4), layout="constrained")
+    axes = figure.subplots(2, 2, sharex=True)
     _probabilities(axes[0, 0], choice)
     _rules(axes[0, 1], choice)
     _errors(axes[1, 0], choice)
@@ -59,8 +60,7 @@ def _errors(ax: Any, choice: Choice) -> None:
         ax.plot(ranks, held, "s:", color="C1", markersize=4, label="entries held out")
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_formatter("{x:g}")
-    ax.tick_params(axis="y", which="minor", labelsize="x-small")
+    ax.yaxis.set_minor_formatter("")
     ax.set_title("error relative to V", fontsize="medium")
     ax.legend(frameon=False, fontsize="small")
 
@@ -71,5 +71,5 @@ def _noise(ax: Any, choice: Choice) -> None:
     ax.axhline(1, color=_OTHERS, linewidth=0.8, linestyle=":")
     ax.plot(ranks, curves["stability"], "^--", color="C2", markersize=4, label="stability")
     ax.set_ylim(0, None)
-    ax.set_title("does the last component stand out, are all found again?", fontsize="medium")
+    ax.set_title("does the last one stand out, are all found again?", fontsize="medium")
     ax.legend(frameon=False, fontsize="small")

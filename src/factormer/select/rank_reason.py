@@ -64,7 +64,7 @@ def _seen(rank: int, ranks: list[int], curves: dict[str, np.ndarray]) -> str:
     error = curves["error"][place]
     return (
         f"{text}; other starts find the components again with a similarity of {stability:.2f}, and "
-        f"{1 - error**2:.0%} of V is explained."
+        f"{100 * (1 - error**2):.0f} % of V is explained."
     )
 
 

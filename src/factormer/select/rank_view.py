@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -18,12 +18,13 @@ _BALANCING = 12  # iterations of Sinkhorn and Knopp
 
 
 class View(NamedTuple):
-    """A matrix, the block of it that is looked at entry by entry, and where that is."""
+    """A matrix, the block of it that is looked at entry by entry, where that is, and its unit."""
 
     whole: Dense | Sparse
     block: Float[Tensor, "i j"]
     rows: Int[Tensor, "i"]
     columns: Int[Tensor, "j"]
+    unit: float  # the mean that V had
 
     @property
     def is_small(self) -> bool:
@@ -59,20 +60,25 @@ def view_of(V: Dense | Sparse, rng: torch.Generator) -> View:
         V = Dense(entries)
     if isinstance(V, Dense):
         X = V.entries.double()
-        X = X / X.max()  # so that sums stay finite
+        largest = float(X.max())
+        X = X / largest  # so that sums stay finite
         X = X[X.sum(1) > 0][:, X.sum(0) > 0]
-        return _seen(Dense((X / X.mean()).contiguous()), rng)
-    A = _scipy(V)
-    A = A / A.max()
+        mean = float(X.mean())
+        return _seen(Dense((X / mean).contiguous()), mean * largest, rng)
+    A: Any = _scipy(V)
+    largest = float(A.max())
+    A = A / largest
     A = A[A.sum(1) > 0][:, A.sum(0) > 0]
-    return _seen(Sparse.of(A / A.mean()), rng)
+    mean = float(A.mean())
+    return _seen(Sparse.of(A / mean), mean * largest, rng)
 
 
 def balanced(view: View, power: int) -> View:
-    """D₁ X D₂ whose noise has variance 1 on average in every row and column.
+    """D₁ X D₂ whose noise has the same variance on average in every row and column.
 
-    For noise with the variance x^power of an entry x: counts have the power 1 (Landa, Zhang and
-    Kluger, 2022), noise in proportion 2. Diagonal D₁, D₂ > 0 leave the nonnegative rank as it is.
+    For noise with a variance in proportion to x^power of an entry x: counts have the power 1
+    (Landa, Zhang and Kluger, 2022), and their variance is 1 / unit then; noise in proportion has
+    the power 2. Diagonal D₁, D₂ > 0 leave the nonnegative rank as it is.
     """
     if power == 0:
         return view
@@ -89,26 +95,27 @@ def balanced(view: View, power: int) -> View:
     return view._replace(whole=whole, block=whole.entries if view.is_small else block)  # pyright: ignore
 
 
-def _seen(whole: Dense | Sparse, rng: torch.Generator) -> View:
+def _seen(whole: Dense | Sparse, unit: float, rng: torch.Generator) -> View:
     m, n = whole.shape
     if m * n <= LARGE:
         assert isinstance(whole, Dense)
-        return View(whole, whole.entries, torch.arange(m), torch.arange(n))
+        return View(whole, whole.entries, torch.arange(m), torch.arange(n), unit)
     rows, columns = (torch.randperm(s, generator=rng)[:_BLOCK].sort().values for s in (m, n))
     if isinstance(whole, Dense):
-        return View(whole, whole.entries[rows][:, columns], rows, columns)
+        return View(whole, whole.entries[rows][:, columns], rows, columns, unit)
     block = _scipy(whole)[rows.numpy()][:, columns.numpy()].toarray()
-    return View(whole, torch.from_numpy(block), rows, columns)
+    return View(whole, torch.from_numpy(block), rows, columns, unit)
 
 
 def scales(
     variance: Float[Tensor, "m n"] | scipy.sparse.csr_array,
 ) -> tuple[Float[Tensor, "m"], Float[Tensor, "n"]]:
     """u, v > 0 for which u·variance·v has rows and columns of mean 1."""
-    m, n = variance.shape
+    shape: Any = variance.shape
+    m, n = shape
     u, v = (torch.ones(size, dtype=torch.float64) for size in (m, n))
 
-    def times(A: Tensor | scipy.sparse.csr_array, x: Tensor) -> Tensor:
+    def times(A: Tensor | scipy.sparse.sparray, x: Tensor) -> Tensor:
         if isinstance(A, Tensor):
             return A @ x
         return torch.from_numpy(A @ x.numpy())

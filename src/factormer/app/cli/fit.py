@@ -21,7 +21,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 from factormer.app.cli.app import AsJson, app, given, print_json
 
 Data, Model, Solver = "Data", "Model", "Solver"
-_RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
+_RANK = (
+    "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared. "
+    "select: chosen from the data."
+)
 _RANKS = 1000  # at most, in one run
 _SAID_OF = (
     "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
@@ -98,9 +101,10 @@ def fit(
     from factormer.app.report import write_report
     from factormer.app.runs import FitOptions, RunFolder
     from factormer.app.runs import fit as run
+    from factormer.app.runs.select import choose_rank, described, keep_choice
     from factormer.data.intake import as_device
 
-    ranks = parse_ranks(rank)
+    ranks = [] if rank == "select" else parse_ranks(rank)
     if device is not None:
         as_device(device)
     said = {"layout": layout, "header": header, "index": index, "resize": resize}
@@ -131,6 +135,14 @@ def fit(
     )
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
+    mask_of, weights_of = (
+        None if path is None else read_beside(path, said, transpose=transpose).V
+        for path in (mask, weights)
+    )
+    choice = None
+    if rank == "select":
+        choice = choose_rank(data, options, mask=mask_of, weights=weights_of)
+        ranks = [choice.rank]
     bar = _Bar(ranks, max_iter, time_limit, shown=progress)
     tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
 
@@ -144,13 +156,15 @@ def fit(
             ranks,
             options,
             folder.path,
-            mask=None if mask is None else read_beside(mask, said, transpose=transpose).V,
-            weights=None if weights is None else read_beside(weights, said, transpose=transpose).V,
+            mask=mask_of,
+            weights=weights_of,
             command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
             begin=begin,
             watch=bar.watch if bar.shown else None,
         )
+    if choice is not None:
+        keep_choice(choice, folder.path)
     write_report(folder)
     interrupted = any(not result.is_finished for result in results)
     if as_json:
@@ -163,9 +177,12 @@ def fit(
                 "interrupted": interrupted,
                 "results": [asdict(result) for result in results],
             }
+            | ({} if choice is None else {"choice": described(choice)})
         )
     else:
         tell()
+        if choice is not None:
+            print(choice.reason)
         _print_results(results)
         print(f"report: {folder.report}")
     if interrupted:
@@ -206,8 +223,8 @@ def parse_ranks(text: str) -> list[int]:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         if not 1 <= first <= last:
             raise ValueError(
-                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20) or a list "
-                "(4,8,16)"
+                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20), a list "
+                "(4,8,16), or select"
             )
         if len(ranks) + last - first >= _RANKS:
             raise ValueError(

@@ -3,6 +3,7 @@
 run.json            options, data, versions and machine
 axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
+choice.json, .png   how the rank was chosen, where it was
 rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
 report.html         the page
@@ -37,7 +38,7 @@ from factormer.app.runs.stored import (
 )
 from factormer.data.files import check_place, held, replacing, unwritten, write
 
-_FILES = ("run.json", "axes.json", "data.npz", "report.html")
+_FILES = ("run.json", "axes.json", "data.npz", "report.html", "choice.json", "choice.png")
 
 
 @dataclass(frozen=True, kw_only=True)

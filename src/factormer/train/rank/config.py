@@ -13,8 +13,8 @@ from factormer.train.config import read_options
 class RankTraining:
     """One training run: the same config gives the same weights, on one kind of processor.
 
-    Curves are made first, in shards of 100 problems that are kept in the folder of the run; the
-    last of them are held out, to calibrate probabilities and for the figures of the card.
+    Curves are made first, in shards of 100 problems that are kept in the folder of the run; those
+    that are held out serve to calibrate probabilities, and for the figures of the card.
     """
 
     name: str
@@ -42,10 +42,6 @@ class RankTraining:
         for name in ("n_shards", "n_held_out", "n_steps", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.n_held_out >= self.n_shards:
-            raise ValueError(
-                f"n_held_out is {self.n_held_out}; it must be below n_shards, {self.n_shards}"
-            )
         if not 0 <= self.wide <= 100:
             raise ValueError(f"wide is {self.wide}; it must be from 0 to 100, a share of a shard")
 

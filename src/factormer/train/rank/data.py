@@ -15,22 +15,28 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.data.files import write
 from factormer.select.curves import N_FEATURES, curves
-from factormer.train.rank.planted import SMALL, TRAINING, WIDE, Family, planted
+from factormer.train.rank.planted import SMALL, TRAINING, WIDE, Family, Planted, planted
 
 SHARD = 100  # problems in a shard
 LONGEST = 48  # ranks of a curve at most
 _TOPS = {"small": 16, "wide": 45}  # the last rank of the curves
-_FITTED = 8  # every which problem has fits, at every third rank in the wide family: they take long
-_STRIDE = 3
+HELD_OUT = 100_000  # the number of the first shard that is held out; there all problems have fits
+FITTED_EVERY = 8  # one problem in so many has fits, which take longest, and so have all of parts
+_STRIDE = 3  # of the ranks that are fitted in the wide family
 
 
 class Shards(NamedTuple):
-    """Curves padded to `LONGEST`, their lengths, where the planted rank is, and its family."""
+    """Curves padded to `LONGEST`, their lengths, where the planted rank is, and its family.
+
+    `extra` marks problems of parts that have fits beyond one in `FITTED_EVERY`: only fits can tell
+    their rank. To see them as often as others, most of those fits are hidden in each batch.
+    """
 
     features: Float[Tensor, "b k f"]
     length: Int[Tensor, "b"]
     target: Int[Tensor, "b"]
     wide: Int[Tensor, "b"]
+    extra: Int[Tensor, "b"]
 
     @staticmethod
     def cat(some: list[Shards]) -> Shards:
@@ -56,23 +62,26 @@ def load_shards(
 def make_shard(number: int, wide: int) -> Shards:
     """The curves of 100 problems, of which `wide` have high ranks."""
     features = torch.zeros(SHARD, LONGEST, N_FEATURES)
-    length, target, is_wide = (torch.zeros(SHARD, dtype=torch.long) for _ in range(3))
+    length, target, is_wide, extra = (torch.zeros(SHARD, dtype=torch.long) for _ in range(4))
     for place in range(SHARD):
         family = WIDE if place >= SHARD - wide else SMALL
         seed = TRAINING + number * SHARD + place
-        curve, rank = _curve(family, seed)
+        problem = planted(family, seed)
+        turn = number >= HELD_OUT or seed % FITTED_EVERY == 0
+        beyond = problem.factors == "parts" and not turn
+        curve = _curve(family, problem, seed, fit=turn or beyond)
         features[place, : len(curve)] = curve
-        length[place], target[place], is_wide[place] = len(curve), rank - 1, family is WIDE
-    return Shards(features, length, target, is_wide)
+        length[place], target[place] = len(curve), problem.rank - 1
+        is_wide[place], extra[place] = family is WIDE, beyond
+    return Shards(features, length, target, is_wide, extra)
 
 
-def _curve(family: Family, seed: int) -> tuple[Float[Tensor, "k f"], int]:
-    problem = planted(family, seed)
+def _curve(family: Family, problem: Planted, seed: int, *, fit: bool) -> Float[Tensor, "k f"]:
     ranks = range(1, min(_TOPS[family.name], *problem.V.shape) + 1)
     counts = problem.noise in ("poisson", "overdispersed") and seed % 16 < 8
-    fit_ranks = list(ranks)[:: _STRIDE if family is WIDE else 1] if seed % _FITTED == 0 else []
+    fit_ranks = list(ranks)[:: _STRIDE if family is WIDE else 1] if fit else []
     V = Dense(torch.from_numpy(problem.V))
-    return curves(V, ranks, counts=counts, fit_ranks=fit_ranks, seed=seed).features, problem.rank
+    return curves(V, ranks, counts=counts, fit_ranks=fit_ranks, seed=seed).features
 
 
 def _keep(shards: Shards, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +22,10 @@ from factormer.train.interrupt import HeldInterrupt
 from factormer.train.loop import check_same_run
 from factormer.train.rank.calibrate import rates, temperature_of, threshold_of
 from factormer.train.rank.config import RankTraining
-from factormer.train.rank.data import Shards, load_shards
+from factormer.train.rank.data import FITTED_EVERY, HELD_OUT, Shards, load_shards
 
 Report = Callable[[dict[str, Any]], None]
-_WIDE = 0.25  # share of the steps that learn from problems of high rank
+_WIDE = 0.2  # share of the steps that learn from problems of high rank
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,8 @@ def train_rank(
     def made(done: int, total: int) -> None:
         report({"event": "data", "text": f"{done} of {total}"})
 
-    data = load_shards(folder / "curves", range(config.n_shards), config.wide, made)
-    cut = len(data.target) * (config.n_shards - config.n_held_out) // config.n_shards
-    seen, unseen = (
-        Shards(*(part[some] for part in data)) for some in (slice(cut), slice(cut, None))
-    )
+    ranges = range(config.n_shards), range(HELD_OUT, HELD_OUT + config.n_held_out)
+    seen, unseen = (load_shards(folder / "curves", some, config.wide, made) for some in ranges)
     learner = Learner(_new_network(config, warm_start, seen).to(device), config)
     path, step, seconds_before = folder / "checkpoint.pt", 0, 0.0
     if path.exists():
@@ -84,7 +82,8 @@ def train_rank(
     saved_at, losses = time.monotonic(), []
     with HeldInterrupt() as interrupt:
         while step < config.n_steps:
-            losses.append(learner.step(batch_of(seen, config, step), learning_rate(config, step)))
+            batch, lr = batch_of(seen, config, step), learning_rate(config, step)
+            losses.append(learner.step(batch, lr, seed=_seed(config, step)))
             step += 1
             if step % 100 == 0 or step == config.n_steps:
                 loss = torch.stack(losses).mean().item()
@@ -115,16 +114,17 @@ class Learner:
 
     def __init__(self, network: RankNetwork, config: RankTraining) -> None:
         self.network, self.config = network, config
-        self.average = RankNetwork(config.model).to(network.mean.device)
-        self.average.load_state_dict(network.state_dict())
+        self.average = deepcopy(network)
         self.optimiser = torch.optim.AdamW(
             network.parameters(), lr=config.lr, weight_decay=config.weight_decay
         )
 
-    def step(self, batch: Batch, lr: float) -> Float[Tensor, ""]:
-        """One update of the weights; the loss before it."""
+    def step(self, batch: Batch, lr: float, *, seed: int) -> Float[Tensor, ""]:
+        """One update of the weights; the loss before it. The seed says what is dropped."""
         device = self.network.mean.device
-        logits = self.network(batch.features.to(device), batch.real.to(device))
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            logits = self.network(batch.features.to(device), batch.real.to(device))
         logs = F.log_softmax(logits, 1).masked_fill(~batch.real.to(device), 0.0)
         loss = -(logs * batch.labels.to(device)).sum(1).mean()
         for group in self.optimiser.param_groups:
@@ -153,7 +153,7 @@ class Learner:
 
 def batch_of(data: Shards, config: RankTraining, step: int) -> Batch:
     """The curves of a step, of one family: some begin and end elsewhere, and some lose fits."""
-    rng = torch.Generator().manual_seed(1_000_003 * (config.seed + 1) + step)
+    rng = torch.Generator().manual_seed(_seed(config, step))
     wide = bool((torch.rand((), generator=rng) < _WIDE) & data.wide.any())
     count = config.batch // 2 if wide else config.batch  # those of high ranks are longer
     among = (data.wide == int(wide)).nonzero()[:, 0]
@@ -169,13 +169,19 @@ def batch_of(data: Shards, config: RankTraining, step: int) -> Batch:
     real = (at >= first[:, None]) & (at <= last[:, None])
     hidden = torch.rand(b, k, generator=rng) < u[4][:, None] * 1.5
     hidden &= (u[5] < config.dropped)[:, None]
+    beyond = torch.rand(b, generator=rng) * FITTED_EVERY >= 1
+    hidden |= ((data.extra[some] == 1) & beyond)[:, None]
     features[..., FITTED] = features[..., FITTED].masked_fill(hidden[..., None], 0.0)
     return Batch(*_shifted(features, real, first), labels=_labels(real, target, first, config))
 
 
+def _seed(config: RankTraining, step: int) -> int:
+    return 1_000_003 * (config.seed + 1) + step
+
+
 def _shifted(
     features: Float[Tensor, "b k f"], real: Bool[Tensor, "b k"], first: Int[Tensor, "b"]
-) -> tuple[Float[Tensor, "b k f"], Bool[Tensor, "b k"]]:
+) -> tuple[Float[Tensor, "b q f"], Bool[Tensor, "b q"]]:
     """Curves moved to begin at place 0, cut to the longest."""
     k = features.shape[1]
     at = torch.arange(k) + first[:, None]
@@ -192,7 +198,7 @@ def _labels(
     target: Int[Tensor, "b"],
     first: Int[Tensor, "b"],
     config: RankTraining,
-) -> Float[Tensor, "b k"]:
+) -> Float[Tensor, "b q"]:
     """One at the planted rank, less a little for the ranks beside it."""
     longest = int(real.sum(1).max())
     length, place = real.sum(1), target - first

@@ -88,10 +88,10 @@ def noisy(
         size = u if noise == "gaussian" else u * clean
         return np.maximum(clean + size * rng.normal(size=clean.shape), 0), u
     if noise == "poisson":
-        c = _between(0.5, 200, rng) if level is None else level
+        c = _between(0.5, 200.0, rng) if level is None else level
         return _counted(rng.poisson(c * clean), rng, c * clean), c
     if noise == "overdispersed":  # negative binomial: variance μ + φ μ²
-        c = _between(0.5, 200, rng) if level is None else level
+        c = _between(0.5, 200.0, rng) if level is None else level
         phi = _between(0.01, 0.5, rng)
         rates = c * clean * rng.gamma(1 / phi, phi, size=clean.shape)
         return _counted(rng.poisson(rates), rng, c * clean), c
@@ -116,7 +116,7 @@ def _factor(kind: str, size: int, rank: int, rng: np.random.Generator) -> np.nda
         grid = np.linspace(0, 1, size)[:, None]
         bumps = np.exp(-0.5 * ((grid - at) / widths) ** 2)
         return bumps + 1e-3 + rng.random(rank) * rng.random() * 0.2
-    shape = _between(0.15, 2, rng)
+    shape = _between(0.15, 2.0, rng)
     X = rng.gamma(shape, size=(size, rank)) / shape
     if kind == "sparse":
         X = X * (rng.random((size, rank)) < rng.uniform(0.15, 1))
