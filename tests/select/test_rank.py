@@ -104,6 +104,15 @@ def test_ranks_may_be_any_list():
     assert choice.rank == 4
 
 
+def test_ranks_beyond_the_rows_that_are_not_empty_are_left_out():
+    V = planted(shape=(60, 45))
+    V[7:] = 0
+    choice = factormer.select_rank(V, range(1, 12))
+    assert list(choice.probabilities) == list(range(1, 8))
+    with pytest.raises(ValueError, match="7 rows and 45 columns that are not empty"):
+        factormer.select_rank(V, [8, 9])
+
+
 def test_cross_validation_joins_the_rules_if_asked():
     choice = factormer.select_rank(planted(2, (30, 20)), range(1, 4), cross_validate=True)
     rule = choice.criteria["cross-validation"]

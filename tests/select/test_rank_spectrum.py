@@ -32,9 +32,20 @@ def test_norm_is_the_largest_singular_value(shape, rng):
     torch.testing.assert_close(norm(A, rng), torch.linalg.svdvals(A)[:, 0], rtol=0.02, atol=0)
 
 
+@pytest.mark.parametrize("shape", [(30, 20), (20, 30)])
+def test_singular_vectors_from_the_gram_matrix_are_those_of_the_matrix(shape, rng, monkeypatch):
+    X = torch.rand(*shape, generator=rng, dtype=torch.float64)
+    U, S, Z = rank_spectrum.decomposed(X, 5)
+    monkeypatch.setattr(rank_spectrum, "_SMALL", 10)
+    P, T, Q = rank_spectrum.decomposed(X, 5)
+    torch.testing.assert_close(T, S)
+    torch.testing.assert_close(rank_spectrum.singular_values(X), S)
+    torch.testing.assert_close((P * T[:5]) @ Q.mT, (U[:, :5] * S[:5]) @ Z[:, :5].mT)
+
+
 def test_leftovers_are_what_the_svd_leaves(rng):
     X = torch.rand(8, 6, generator=rng, dtype=torch.float64)
-    U, S, Z = rank_spectrum.decomposed(X)
+    U, S, Z = rank_spectrum.decomposed(X, 6)
     left = leftovers(X, U, S, Z, 4)
     for k in range(4):
         torch.testing.assert_close(left[k], X - (U[:, :k] * S[:k]) @ Z[:, :k].mT)
@@ -47,7 +58,7 @@ def test_blocks_are_predicted_by_the_pseudo_inverse_of_the_rest(rng, monkeypatch
     draw = torch.Generator().manual_seed(5)
     rows, columns = torch.randperm(12, generator=draw), torch.randperm(9, generator=draw)
     A, B, C, D = (X[i][:, j] for i in (rows[:4], rows[4:]) for j in (columns[:3], columns[3:]))
-    U, S, Z = rank_spectrum.decomposed(D)
+    U, S, Z = rank_spectrum.decomposed(D, 6)
     expected = []
     for k in range(4):
         cut = (U[:, :k] * S[:k]) @ Z[:, :k].mT

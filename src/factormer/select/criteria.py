@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from factormer.select.curves import Curves
 from factormer.select.rank_fits import TINY
-from factormer.select.rank_spectrum import FLOOR
+from factormer.select.rank_spectrum import FLOOR, singular_values
 
 STABLE = 0.8  # mean cosine from which components count as stable
 
@@ -98,7 +97,7 @@ def singular_value_threshold(
         beta = min(m, n) / max(m, n)
         omega = 0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43
         block = found.view.block.double()
-        median = float(torch.linalg.svdvals(block).median()) * found.view.growth
+        median = float(singular_values(block).median()) * found.view.growth
         limit, rule = omega * median, "singular values above a multiple of their median"
     number = int((s > max(limit, FLOOR * float(s[0]))).sum())
     return Criterion(values / max(limit, TINY), _nearest(number, ranks), rule)

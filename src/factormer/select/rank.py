@@ -23,7 +23,7 @@ from factormer.select.rank_fits import N_STARTS
 from factormer.select.rank_gaps import as_data, better_guess, first_guess, known_entries
 from factormer.select.rank_holdout import cross_validated
 from factormer.select.rank_reason import exact_reason, reason_of
-from factormer.select.rank_spectrum import FLOOR
+from factormer.select.rank_spectrum import FLOOR, singular_values
 from factormer.select.rank_view import LARGE, view_of
 
 MODEL = "rank"  # the shipped network
@@ -55,7 +55,8 @@ def select_rank(
         As in `factorize`; NaN is an entry that is not known. A V of more than 500 000 entries is
         factorized through its sketch.
     ranks : list of int, optional
-        Ranks to choose from, at most min(m, n); by default 1 to 16.
+        Ranks to choose from, at most min(m, n); by default 1 to 16. Those above the number of rows
+        or columns that are not empty are left out.
     loss : {"frobenius", "kullback-leibler"} or 2, 1
         The squared error, or counts.
     mask : array-like, (m, n), optional
@@ -200,12 +201,12 @@ def _asked(ranks: Any, V: Dense | Sparse) -> list[int]:
     asked = sorted({as_rank(rank) for rank in (list(ranks) if is_list else [ranks])})
     if not asked:
         raise ValueError("ranks is empty; pass the ranks to choose from, such as range(1, 17)")
-    if asked[-1] > most:
+    if asked[-1] > min(m, n) or asked[0] > most:
         raise ValueError(
             f"ranks goes up to {asked[-1]}; V has {shape[0]} rows and {shape[1]} columns that are "
             f"not empty, and at most {most} components: choose from ranks up to {most}"
         )
-    return asked
+    return [rank for rank in asked if rank <= most]
 
 
 def _exact_rank(V: Dense | Sparse) -> int | None:
@@ -215,7 +216,7 @@ def _exact_rank(V: Dense | Sparse) -> int | None:
         return 1
     if not view.is_small:
         return None
-    values = torch.linalg.svdvals(view.block)
+    values = singular_values(view.block)
     number = int((values > FLOOR * values[0]).sum())
     return number if number <= 2 else None
 

@@ -45,8 +45,7 @@ def noise_of(view: View, counts: Spectrum) -> Noise:
     above = (counts.values > _ABOVE * counts.noise).long()
     q = int(above.cumprod(0).sum().clamp(min=1))
     q = min(q, *(size - 1 for size in X.shape))
-    U, S, Z = decomposed(X)
-    mean = ((U[:, :q] * S[:q]) @ Z[:, :q].mT).clamp(min=1e-3)
+    mean = _fitted(X, q)
     (m, n), q = X.shape, max(q, 1)
     squares = (X - mean).square() * (m * n / ((m - q) * (n - q)))
     a, b, c = _quadratic(mean.flatten(), squares.flatten())
@@ -58,14 +57,18 @@ def adapted(view: View, noise: Noise) -> View:
     if not view.is_small:
         return balanced(view, noise.power)
     X = view.block.double()
-    U, S, Z = decomposed(X)
-    q = noise.components
-    mean = ((U[:, :q] * S[:q]) @ Z[:, :q].mT).clamp(min=1e-3)
+    mean = _fitted(X, noise.components)
     variance = noise.a + noise.b * mean + noise.c * mean.square()
     variance = variance.clamp(min=max(float(variance.mean()) * 1e-3, FLOOR**2))
     u, v = scales(variance)
     whole = Dense(X * u.sqrt()[:, None] * v.sqrt())
     return view._replace(whole=whole, block=whole.entries)
+
+
+def _fitted(X: Float[Tensor, "m n"], q: int) -> Float[Tensor, "m n"]:
+    """X by its first q singular parts, positive."""
+    U, S, Z = decomposed(X, q)
+    return ((U[:, :q] * S[:q]) @ Z[:, :q].mT).clamp(min=1e-3)
 
 
 def _quadratic(mean: Float[Tensor, "k"], squares: Float[Tensor, "k"]) -> tuple[float, float, float]:

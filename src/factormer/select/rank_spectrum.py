@@ -18,6 +18,8 @@ from factormer.data.svd import OVERSAMPLING, lowrank_svd
 from factormer.select.rank_view import View
 
 FLOOR = 1e-5  # relative to the largest singular value: what counts as rounding
+_SMALL = 200  # sides up to which singular vectors come from the matrix itself
+_TINY = 1e-9  # relative to the largest: singular values that nothing is divided by
 _FLIPS = 2  # random signs that the noise is averaged over
 _STEPS, _BLOCK = 7, 2  # of the Krylov spaces in which norms are found
 _SPLITS = 4  # blocks held out in bi-cross-validation
@@ -45,7 +47,7 @@ class Spectrum(NamedTuple):
 def spectrum(view: View, t: int, rng: torch.Generator) -> Spectrum:
     """The spectrum of a matrix, for residuals of ranks 0, …, t−1; t is at most min(m, n)."""
     if view.is_small:
-        U, S, Z = decomposed(view.block)
+        U, S, Z = decomposed(view.block, t)
         tail = S.square().flip(0).cumsum(0).flip(0)[:t]
     else:
         U, S, Z = lowrank_svd(view.compressed(2 * t + OVERSAMPLING, rng), t)
@@ -70,11 +72,29 @@ def spectrum(view: View, t: int, rng: torch.Generator) -> Spectrum:
 
 
 def decomposed(
-    X: Float[Tensor, "m n"],
-) -> tuple[Float[Tensor, "m k"], Float[Tensor, "k"], Float[Tensor, "n k"]]:
-    """All singular triplets, in float64."""
-    U, S, Zt = torch.linalg.svd(X.double(), full_matrices=False)
-    return U, S, Zt.mT
+    X: Float[Tensor, "m n"], t: int
+) -> tuple[Float[Tensor, "m k"], Float[Tensor, "q"], Float[Tensor, "n k"]]:
+    """Singular vectors, the first t at least, and all singular values, in float64.
+
+    From the smaller Gram matrix where X is not small: squares cost digits below `FLOOR` alone.
+    """
+    X = X.double()
+    if min(X.shape) <= _SMALL:
+        U, S, Zt = torch.linalg.svd(X, full_matrices=False)
+        return U, S, Zt.mT
+    if len(X) < X.shape[1]:
+        Z, S, U = decomposed(X.mT, t)
+        return U, S, Z
+    squares, Z = torch.linalg.eigh(X.mT @ X)
+    S = squares.flip(0).clamp(min=0).sqrt()
+    Z = Z.flip(1)[:, :t]
+    return X @ Z / S[:t].clamp(min=_TINY * S[0]), S, Z
+
+
+def singular_values(X: Float[Tensor, "m n"]) -> Float[Tensor, "q"]:
+    """All of them, those above `FLOOR` to five digits."""
+    X = X.double() if len(X) >= X.shape[1] else X.double().mT
+    return torch.linalg.eigvalsh(X.mT @ X).flip(0).clamp(min=0).sqrt()
 
 
 def leftovers(
@@ -127,7 +147,8 @@ def held_out(X: Float[Tensor, "m n"], t: int, rng: torch.Generator) -> Float[Ten
         rows, columns = (torch.randperm(size, generator=rng) for size in (m, n))
         Y = X[rows][:, columns].double()
         A, B, C, D = Y[:i, :j], Y[:i, j:], Y[i:, :j], Y[i:, j:]
-        U, S, Z = decomposed(D)
+        U, S, Z = decomposed(D, t)
+        S = S[: U.shape[1]]
         S = torch.where(FLOOR * S[:1] < S, S, torch.inf)  # parts that are rounding predict nothing
         left, right = B @ Z / S, U.mT @ C  # (i, k), (k, j)
         errors, E = [A.square().sum()], A
@@ -151,7 +172,7 @@ def found_again(X: Float[Tensor, "m n"], t: int, rng: torch.Generator) -> Float[
             order = torch.randperm(A.shape[1], generator=rng)
             cut = A.shape[1] // 2
             (first, *_), (second, *_) = (
-                decomposed(A[:, some]) for some in (order[:cut], order[cut:])
+                decomposed(A[:, some], t + 1) for some in (order[:cut], order[cut:])
             )
             for one, other in ((first, second), (second, first)):
                 total += _overlaps(one, other, t)
