@@ -23,6 +23,7 @@ class RankTraining:
     warm_start: str = ""  # name or .safetensors file of the network to begin from
 
     n_shards: int = 60
+    n_high: int = 0  # further shards, of problems of high rank alone
     n_held_out: int = 6  # shards for calibration and figures
     wide: int = 12  # problems of high rank in a shard of 100
 

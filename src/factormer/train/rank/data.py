@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from factormer.train.rank.planted import SMALL, TRAINING, WIDE, Family, Planted,
 SHARD = 100  # problems in a shard
 LONGEST = 48  # ranks of a curve at most
 _TOPS = {"small": 16, "wide": 45}  # the last rank of the curves
+HIGH = 50_000  # the number of the first shard in which all problems have high ranks
 HELD_OUT = 100_000  # the number of the first shard that is held out; there all problems have fits
 FITTED_EVERY = 8  # one problem in so many has fits, which take longest, and so have all of parts
 _STRIDE = 3  # of the ranks that are fitted in the wide family
@@ -45,7 +46,7 @@ class Shards(NamedTuple):
 
 
 def load_shards(
-    folder: Path, numbers: range, wide: int, report: Callable[[int, int], object]
+    folder: Path, numbers: Sequence[int], wide: int, report: Callable[[int, int], object]
 ) -> Shards:
     """All shards of these numbers, made where they are not there yet."""
     found = []
@@ -60,7 +61,8 @@ def load_shards(
 
 
 def make_shard(number: int, wide: int) -> Shards:
-    """The curves of 100 problems, of which `wide` have high ranks."""
+    """The curves of 100 problems, of which `wide` have high ranks, or all from number `HIGH` on."""
+    wide = SHARD if HIGH <= number < HELD_OUT else wide
     features = torch.zeros(SHARD, LONGEST, N_FEATURES)
     length, target, is_wide, extra = (torch.zeros(SHARD, dtype=torch.long) for _ in range(4))
     for place in range(SHARD):

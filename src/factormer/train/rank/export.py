@@ -22,7 +22,7 @@ def make_card(config: RankTraining, run: RankRun, *, device: str, version: str =
 
 
 def _data(config: RankTraining) -> str:
-    count = config.n_shards * SHARD
+    count = (config.n_shards + config.n_high) * SHARD
     families = " and ".join(map(_range, (SMALL, WIDE) if config.wide else (SMALL,)))
     return (
         f"{count} matrices of planted rank, {families}; noise {', '.join(NOISES)}; factors "

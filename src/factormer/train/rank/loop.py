@@ -22,7 +22,7 @@ from factormer.train.interrupt import HeldInterrupt
 from factormer.train.loop import check_same_run
 from factormer.train.rank.calibrate import rates, temperature_of, threshold_of
 from factormer.train.rank.config import RankTraining
-from factormer.train.rank.data import FITTED_EVERY, HELD_OUT, Shards, load_shards
+from factormer.train.rank.data import FITTED_EVERY, HELD_OUT, HIGH, Shards, load_shards
 
 Report = Callable[[dict[str, Any]], None]
 _WIDE = 0.2  # share of the steps that learn from problems of high rank
@@ -61,8 +61,11 @@ def train_rank(
     def made(done: int, total: int) -> None:
         report({"event": "data", "text": f"{done} of {total}"})
 
-    ranges = range(config.n_shards), range(HELD_OUT, HELD_OUT + config.n_held_out)
-    seen, unseen = (load_shards(folder / "curves", some, config.wide, made) for some in ranges)
+    numbers = [*range(config.n_shards), *range(HIGH, HIGH + config.n_high)]
+    held_out = range(HELD_OUT, HELD_OUT + config.n_held_out)
+    seen, unseen = (
+        load_shards(folder / "curves", some, config.wide, made) for some in (numbers, held_out)
+    )
     learner = Learner(_new_network(config, warm_start, seen).to(device), config)
     path, step, seconds_before = folder / "checkpoint.pt", 0, 0.0
     if path.exists():
