@@ -94,6 +94,7 @@ def select_rank(
     if exact is not None and exact in asked and known is None:
         return _certain(exact, asked)
     chosen = _chosen(network, data, asked, counts, seed)
+    first = chosen.rank
     for _ in range(_ROUNDS if known is not None else 0):
         before = chosen.rank
         assert values is not None
@@ -109,7 +110,9 @@ def select_rank(
         extra["cross-validation"] = cross_validated(
             values, asked, loss=loss, known=known, seed=seed
         )
-    return _choice(network, chosen, asked, counts, extra)
+    # What fills gaps speaks for the rank that it was made with: the first guess, which has none,
+    # must agree.
+    return _choice(network, chosen, asked, counts, extra, agreed=chosen.rank == first)
 
 
 class _Chosen(NamedTuple):
@@ -138,13 +141,15 @@ def _choice(
     asked: list[int],
     counts: bool,
     extra: dict[str, Criterion],
+    *,
+    agreed: bool,
 ) -> Choice:
     found, probabilities, rank = chosen
     rules = criteria(found, asked, counts=counts) | extra
     shown = _shown(found, asked, counts)
     is_last = rank == asked[-1] and rank < min(found.view.shape)
     sure = probabilities[rank] >= float(network.threshold)
-    clear = len(asked) > 1 and not is_last and sure
+    clear = len(asked) > 1 and not is_last and sure and agreed
     reason = reason_of(rank, clear, probabilities, rules, shown, is_last=is_last and len(asked) > 1)
     return Choice(rank, clear, probabilities, reason, rules, shown)
 
