@@ -9,7 +9,7 @@ from __future__ import annotations
 # Starts. `python benchmarks/choices.py`
 SVD_PAYS = 20_000  # entries from which a singular value decomposition pays for a better start
 FULL = 0.9  # share of min(m, n) from which rows or columns of V are the best start: fuzz-sklearn
-TINY, TINY_RUNS = 1000, 2  # entries up to which so many runs take hardly longer: fuzz-sklearn
+TINY, TINY_RUNS = 400, 2  # entries up to which so many runs take hardly longer: fuzz-sklearn
 SMALL_LOSS = 20_000  # stored entries up to which a start is first fitted by least squares: bench-kl
 
 # Solvers. `python benchmarks/choices.py`
