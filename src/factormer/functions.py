@@ -95,8 +95,8 @@ def factorize(
         The start, with init="custom".
     callback : callable, optional
         Called with the row of each iteration in the trace. Small problems make several iterations
-        at once; their rows then follow each other, and so do those of several runs. Ctrl-C, or a KeyboardInterrupt it raises, ends
-        the run with the best point so far.
+        at once; their rows then follow each other, and so do those of several runs. Ctrl-C, or a
+        KeyboardInterrupt it raises, ends the run with the best point so far.
     loss : str, float or Loss
         "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
         these). β ≤ 0 forbids zeros in V. Or a loss of your own (docs/losses.md).
