@@ -10,10 +10,12 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from factormer.data import Dense, Matrix, Observed, Sparse, checked
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse, checked
 from factormer.data.factors import Factors
-from factormer.data.memory import memory
+from factormer.data.memory import as_bytes, memory
+from factormer.data.sources import source_of
 
+_COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
 _REAL = (int, float, np.integer, np.floating)
 
 
@@ -74,6 +76,21 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 def _float_type(dtype: np.dtype) -> type:
     return np.float32 if dtype == np.float32 else np.float64
+
+
+def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
+    """V as it is, or loaded from its file or store; as `Blocks` if it would not fit into memory."""
+    limit, source = as_bytes(memory_limit), source_of(V)
+    if source is None:
+        return V
+    if _COPIES * source.nbytes <= limit:
+        return V if isinstance(V, np.memmap) else source.read(0, source.shape[0])
+    if device is not None and as_device(device).type != "cpu":
+        raise ValueError(
+            f"device is {str(device)!r}, and V, a {source.kind}, is larger than memory_limit "
+            "allows; it is read in blocks on the CPU: leave device out"
+        )
+    return Blocks.of(source, memory_limit)
 
 
 def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:

@@ -89,7 +89,9 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     forget_factor : float
         Weight of the past in `partial_fit`, above 0 and at most 1.
     callback : callable, optional
-        Called after each iteration with its row of the trace: iteration, seconds, rmse.
+        Called after each iteration with its row of the trace: iteration, seconds, rmse, passes.
+    memory_limit : float or str, optional
+        As in `factorize`: bytes, or "4GB", beyond which X in a file or store is read in blocks.
 
     Attributes
     ----------
@@ -137,6 +139,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         scale: str | None = "balanced",
         forget_factor: Any = 0.7,
         callback: Any = None,
+        memory_limit: float | str | None = None,
     ):
         self.n_components = n_components
         self.init = init
@@ -164,6 +167,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.scale = scale
         self.forget_factor = forget_factor
         self.callback = callback
+        self.memory_limit = memory_limit
 
     def fit(
         self, X: Any, y: Any = None, W: Any = None, H: Any = None,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from factormer.accelerate.base import Judged
-from factormer.data import Dense, Matrix, Observed, Sparse
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
@@ -64,6 +64,8 @@ class _Solver(NamedTuple):
 def _stages(request: Request) -> list[Stage]:
     """What to work on, with which solver: V, and before it V in float32, and a sketch of V."""
     problem, max_iter = request.problem, request.limits.max_iter
+    if isinstance(problem.V, Blocks):
+        return _by_passes(request, problem.V)
     chosen = _solver(request, View.ITSELF)
     stages = [Stage(View.ITSELF, *chosen, max_iter)]
     if not problem.is_plain:
@@ -82,6 +84,41 @@ def _stages(request: Request) -> list[Stage]:
         on_sketch = _solver(request, View.SKETCH)
         stages.insert(0, Stage(View.SKETCH, *on_sketch, n_iter, exact=False))
     return stages
+
+
+def _by_passes(request: Request, V: Blocks) -> list[Stage]:
+    """The stages for data beyond memory: nearly all iterations on a sketch that takes two passes."""
+    problem, max_iter = request.problem, request.limits.max_iter
+    if not problem.loss.is_quadratic or is_network(request.start):
+        raise ValueError(
+            f"V, a {V.source.kind}, is read in blocks, for which there is only the squared error, "
+            "without learned starts: raise memory_limit so that V fits into memory"
+        )
+    chosen = _solver(request, View.ITSELF)
+    stages = [Stage(View.ITSELF, *chosen, max_iter)]
+    if chosen.name == "passes" and max_iter:
+        sketch_width(V, problem.rank)  # which refuses a limit that is too low
+        passes = T.PASSES if request.limits.tol else T.LAST_PASSES
+        n_iter = max_iter - min(passes, (max_iter + 1) // 2)
+        stages.insert(0, Stage(View.SKETCH, *_solver(request, View.SKETCH), n_iter, exact=False))
+    return stages
+
+
+def sketch_width(V: Matrix, rank: int) -> int:
+    """Columns of a sketch: few in memory, and if V is beyond it as many as there is room for."""
+    p = rank + OVERSAMPLING
+    if not isinstance(V, Blocks):
+        return p
+    (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
+    numbers = V.room / V.dtype.itemsize / (m + n)  # for each row and column
+    room = int((numbers - 14 * rank) / 3)  # the sketch, V̂ and a copy; factors and products
+    if room < min(p, m, n):
+        need = (3 * min(p, m, n) + 14 * rank) * (m + n) * V.dtype.itemsize
+        raise ValueError(
+            f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
+            f"bytes, and memory_limit leaves {V.room:.2g}: raise it, or choose a lower rank"
+        )
+    return min(wide, room)
 
 
 def _solver(request: Request, view: View) -> _Solver:
@@ -122,6 +159,8 @@ def _auto_for_least_squares(
         return "hals", "a network for one rank accelerates it"
     if len(V.shape) > 2 or V.device.type != "cpu":
         return "her-admm", "products alone, for stacks and GPUs"
+    if view is not View.SKETCH and isinstance(V, Blocks):
+        return "passes", "V is beyond memory, and a reading costs more than arithmetic"
     if view is not View.SKETCH and _looks_ahead(V, rank):
         return "ahead", "V is large relative to its factors"
     return "her", "the fastest for one matrix of this size"
