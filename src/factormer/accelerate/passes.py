@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,9 @@ from factormer.solvers.base import Solver
 from factormer.solvers.hals import hals_nnls
 from factormer.solvers.loop import loop
 
+# Change of a column between passes, relative to it, from which products with it have digits.
+_CHANGE = {torch.float32: 1e-4, torch.float64: 1e-9}
+
 
 class PassesState(NamedTuple):
     """The best point of which all products are known, and where the next pass begins.
@@ -30,6 +34,7 @@ class PassesState(NamedTuple):
     seen: Seen | None
     ahead: Factors
     plain: Bool[Tensor, ""]
+    earlier: tuple[Seen, ...] = ()
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the point; that of a start takes a pass of its own."""
@@ -49,9 +54,10 @@ class Passes:
 
     ahead: Solver[Any] = field(default_factory=HER)
     n_sweeps: int = 10
-    n_ahead: int = 100
+    n_ahead: int = 200
     at_once: int = 10
-    share: float = 0.03  # of the projected gradient, at which iterations ahead end
+    n_earlier: int = 1
+    share: float = 0.05  # of the projected gradient, at which iterations ahead end
 
     def init(self, problem: Problem, x0: Factors) -> PassesState:
         if not problem.is_plain or len(problem.V.shape) > 2:
@@ -68,8 +74,9 @@ class Passes:
         if state.seen is not None and not bool(error <= state.error) and not bool(state.plain):
             plain = self._plain(problem, state.seen)
             return state._replace(ahead=plain, plain=torch.ones_like(state.plain))
-        ahead = self._ahead(problem, seen)
-        return PassesState(seen.x, error, seen, ahead, torch.zeros_like(state.plain))
+        earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]
+        ahead = self._ahead(problem, seen, earlier)
+        return PassesState(seen.x, error, seen, ahead, torch.zeros_like(state.plain), earlier)
 
     def adopt(self, problem: Problem, state: PassesState, x: Factors) -> PassesState:
         return self.init(problem, x)
@@ -80,11 +87,12 @@ class Passes:
         sweeps = torch.tensor(self.n_sweeps)
         return Factors(W, hals_nnls(Normal(seen.VtW, W.mT @ W), H, n_sweeps=sweeps))
 
-    def _ahead(self, problem: Problem, seen: Seen) -> Factors:
+    def _ahead(self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...]) -> Factors:
         """The minimum on V̂, from the point on, as far as iterations there gain something."""
         V = problem.V
         sketch = V.known_sketch if isinstance(V, Blocks) else None
-        known = Problem(enriched(V, sketch, seen.x.W, seen.VtW, seen.x.H, seen.VH), problem.rank)
+        all_seen = along((seen, *earlier))
+        known = Problem(enriched(V, sketch, *all_seen), problem.rank)
         looks = loop(known, self.ahead, seen.x, limit=self.n_ahead, at_most=self.at_once)
         look, begun = next(looks), known.stationarity(seen.x)
         for look in looks:
@@ -95,17 +103,42 @@ class Passes:
         return look.factors
 
 
+@dataclass(frozen=True, eq=False)
+class Sweeps:
+    """The update of some rows of W: HALS sweeps for known (VH, HᵀH)."""
+
+    HtH: Float[Tensor, "r r"]
+    n_sweeps: int
+
+    @torch.no_grad()
+    def __call__(self, VH: Float[Tensor, "k r"], W: Float[Tensor, "k r"]) -> Float[Tensor, "k r"]:
+        return hals_nnls(Normal(VH, self.HtH), W, n_sweeps=torch.tensor(self.n_sweeps))
+
+
+def along(seen: tuple[Seen, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """W, VᵀW, H and VH of the last pass, and beside them the changes since earlier passes."""
+    last, *earlier = seen
+    parts = [[last.x.W, last.VtW], [last.x.H, last.VH]]
+    for after, before in pairwise((last, *earlier)):
+        for pair, new, old in (
+            (parts[0], (after.x.W, after.VtW), (before.x.W, before.VtW)),
+            (parts[1], (after.x.H, after.VH), (before.x.H, before.VH)),
+        ):
+            change, product = new[0] - old[0], new[1] - old[1]
+            large = change.norm(dim=0) > _CHANGE[change.dtype] * new[0].norm(dim=0)
+            pair[0] = torch.cat([pair[0], change[:, large]], 1)
+            pair[1] = torch.cat([pair[1], product[:, large]], 1)
+    (W, VtW), (H, VH) = parts
+    return W, VtW, H, VH
+
+
 def one_pass(V: Matrix, x: Factors, n_sweeps: int) -> Seen:
     """All products at (W, H), W being that of x after some sweeps for its H."""
-    (W, H), sweeps = x, torch.tensor(n_sweeps)
-    HtH = H.mT @ H
-
-    def update(rows: slice, VH: Float[Tensor, "k r"]) -> Float[Tensor, "k r"]:
-        return hals_nnls(Normal(VH, HtH), W[rows], n_sweeps=sweeps)
-
+    H = x.H
+    update = Sweeps(H.mT @ H, n_sweeps)
     if isinstance(V, Blocks):
-        return V.updated(H, update)
+        return V.updated(x, update)
     VH = V @ H
-    x = Factors(update(slice(None), VH), H)
-    error = Problem(V, H.shape[1]).sq_error(x, Normal(VH, HtH))
+    x = Factors(update(VH, x.W), H)
+    error = Problem(V, H.shape[1]).sq_error(x, Normal(VH, update.HtH))
     return Seen(x, VH, V.normal(x.W).VtW, error)

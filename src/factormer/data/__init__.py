@@ -1,4 +1,4 @@
-"""The data V, the only code that touches its entries: dense, sparse, of low rank or read in blocks."""
+"""The data V, the only code that touches its entries: dense, sparse, low-rank, or in blocks."""
 
 from factormer.data.base import Matrix, Normal, n_entries, n_rows, turned, zero_padding
 from factormer.data.blocks import Blocks, Seen

@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from factormer.data import Blocks, Dense, Matrix, Observed, Sparse, checked
+from factormer.data import Dense, Matrix, Observed, Sparse, checked
+from factormer.data.dask import distributed_of, is_dask
 from factormer.data.factors import Factors
 from factormer.data.memory import as_bytes, memory
+from factormer.data.outofcore import blocks_of
 from factormer.data.sources import source_of
 
 _COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
@@ -80,7 +82,10 @@ def _float_type(dtype: np.dtype) -> type:
 
 def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
     """V as it is, or loaded from its file or store; as `Blocks` if it would not fit into memory."""
-    limit, source = as_bytes(memory_limit), source_of(V)
+    limit = as_bytes(memory_limit)
+    if is_dask(V):
+        return distributed_of(V, memory_limit)
+    source = source_of(V)
     if source is None:
         return V
     if _COPIES * source.nbytes <= limit:
@@ -90,7 +95,7 @@ def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
             f"device is {str(device)!r}, and V, a {source.kind}, is larger than memory_limit "
             "allows; it is read in blocks on the CPU: leave device out"
         )
-    return Blocks.of(source, memory_limit)
+    return blocks_of(source, memory_limit)
 
 
 def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:

@@ -18,7 +18,7 @@ from factormer.data.factors import Factors
 # Eigenvalues of a Gram matrix of unit columns, relative to the largest, that count as zero.
 _RANK = {torch.float32: 1e-5, torch.float64: 1e-10}
 
-# Norm of what a column has beyond a sketch, relative to its own, below which it is a rounding error.
+# Norm of what a column has beyond a sketch, relative to its own, that counts as rounding.
 _BEYOND = {torch.float32: 1e-4, torch.float64: 1e-9}
 
 
@@ -126,10 +126,10 @@ def sketch(V: Matrix, p: int, rng: torch.Generator, *, n_power: int = 1) -> LowR
 
 def agreeing(
     V: Matrix,
-    W: Float[Tensor, "m r"],
-    VtW: Float[Tensor, "n r"],
-    H: Float[Tensor, "n r"],
-    VH: Float[Tensor, "m r"],
+    W: Float[Tensor, "m j"],
+    VtW: Float[Tensor, "n j"],
+    H: Float[Tensor, "n k"],
+    VH: Float[Tensor, "m k"],
 ) -> LowRank:
     """The matrix V̂ of rank 2r with the same products with W and H: V̂ᵀW = VᵀW and V̂H = VH.
 
@@ -147,10 +147,10 @@ def agreeing(
 def enriched(
     V: Matrix,
     sketch: LowRank | None,
-    W: Float[Tensor, "m r"],
-    VtW: Float[Tensor, "n r"],
-    H: Float[Tensor, "n r"],
-    VH: Float[Tensor, "m r"],
+    W: Float[Tensor, "m j"],
+    VtW: Float[Tensor, "n j"],
+    H: Float[Tensor, "n k"],
+    VH: Float[Tensor, "m k"],
 ) -> LowRank:
     """`agreeing`, which in addition has the products of V with the orthonormal basis of a sketch.
 
@@ -174,7 +174,7 @@ def enriched(
     return LowRank(torch.cat([Q, VP], 1), torch.cat([VtQ, P], 1), lost.clamp(min=0))
 
 
-def whitening(W: Float[Tensor, "m r"]) -> Float[Tensor, "r k"]:
+def whitening(W: Float[Tensor, "m j"]) -> Float[Tensor, "j k"]:
     """C for which the columns of W C are orthonormal and span those of W, up to rounding."""
     size = W.norm(dim=0).double().clamp(min=torch.finfo(W.dtype).tiny)
     gram = (W.mT @ W).double() / size[:, None] / size

@@ -67,7 +67,8 @@ def _sliced(V: Any, kind: str) -> Source:
     m, n = map(int, V.shape)
     chunks = getattr(V, "chunks", None)
     step = int(chunks[0]) if chunks else 1
-    return Source(lambda a, b: np.asarray(V[a:b]), (m, n), np.dtype(V.dtype), kind, m * n, False, step)
+    dtype, entries = np.dtype(V.dtype), float(m) * n
+    return Source(lambda a, b: np.asarray(V[a:b]), (m, n), dtype, kind, entries, step=step)
 
 
 def _sparse_store(V: Any) -> Source:
@@ -122,7 +123,7 @@ def _parquet(file: Any) -> Source:
         table = file.read_row_groups(groups, columns=names)
         return np.stack([np.asarray(column.to_numpy(), dtype) for column in table.columns], axis=1)
 
-    return Source(read, (m, n), dtype, "Parquet file", m * n, ends=tuple(ends))
+    return Source(read, (m, n), dtype, "Parquet file", float(m) * n, ends=tuple(ends))
 
 
 def _check(shape: tuple[int, ...], dtype: Any, kind: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from factormer.accelerate.base import Judged
+from factormer.accelerate.passes import Passes
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
@@ -23,6 +24,9 @@ from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kin
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Separable
+
+_PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
+_ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
 
 
 def choose(request: Request) -> Plan:
@@ -87,11 +91,11 @@ def _stages(request: Request) -> list[Stage]:
 
 
 def _by_passes(request: Request, V: Blocks) -> list[Stage]:
-    """The stages for data beyond memory: nearly all iterations on a sketch that takes two passes."""
+    """The stages for data beyond memory: most iterations are on a sketch, made in two passes."""
     problem, max_iter = request.problem, request.limits.max_iter
     if not problem.loss.is_quadratic or is_network(request.start):
         raise ValueError(
-            f"V, a {V.source.kind}, is read in blocks, for which there is only the squared error, "
+            f"V, a {V.reader.kind}, is read in blocks, for which there is only the squared error, "
             "without learned starts: raise memory_limit so that V fits into memory"
         )
     chosen = _solver(request, View.ITSELF)
@@ -110,13 +114,13 @@ def sketch_width(V: Matrix, rank: int) -> int:
     if not isinstance(V, Blocks):
         return p
     (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
-    numbers = V.room / V.dtype.itemsize / (m + n)  # for each row and column
-    room = int((numbers - 14 * rank) / 3)  # the sketch, V̂ and a copy; factors and products
+    numbers = V.reader.room / V.dtype.itemsize / (m + n)  # for each row and column
+    room = int((numbers - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
     if room < min(p, m, n):
-        need = (3 * min(p, m, n) + 14 * rank) * (m + n) * V.dtype.itemsize
+        need = (3 * min(p, m, n) + _ROWS * rank) * (m + n) * V.dtype.itemsize
         raise ValueError(
             f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
-            f"bytes, and memory_limit leaves {V.room:.2g}: raise it, or choose a lower rank"
+            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank"
         )
     return min(wide, room)
 
@@ -133,6 +137,9 @@ def _solver(request: Request, view: View) -> _Solver:
     if uses == "auto":
         pays = not special and request.solver == "auto" and view is not View.SKETCH and _repays(V)
         uses = networks.ANY_RANK if pays else None
+    by_passes = isinstance(V, Blocks) and view is View.ITSELF and request.solver == "auto"
+    if by_passes and not special and uses is None:
+        return _Solver(Passes(), "passes", _PASSES_SAY)
     network = None if uses is None else networks.accelerator(uses, V.device)
     if request.solver != "auto":
         name, why = request.solver, "asked for"
@@ -159,8 +166,6 @@ def _auto_for_least_squares(
         return "hals", "a network for one rank accelerates it"
     if len(V.shape) > 2 or V.device.type != "cpu":
         return "her-admm", "products alone, for stacks and GPUs"
-    if view is not View.SKETCH and isinstance(V, Blocks):
-        return "passes", "V is beyond memory, and a reading costs more than arithmetic"
     if view is not View.SKETCH and _looks_ahead(V, rank):
         return "ahead", "V is large relative to its factors"
     return "her", "the fastest for one matrix of this size"

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Blocks, LowRank, sketch
+from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.kernels.threads import threads
@@ -110,6 +110,7 @@ def more_seeds(seed: int | None, n_runs: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_runs)[1:]]
 
 
+@readings.counted()
 def _run(
     plan: Plan,
     start: Initializer,
@@ -264,7 +265,7 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
         pace = (time.perf_counter() - tick) / max(n_iter, 1)
         last = (error if better else result.error) / result.trace.unit
         for _ in range(n_iter):
-            result.trace.extend(last[None], pace)
+            result.trace.extend(last[None], pace, passes=1)
     return replace(result, factors=x, error=error) if better else result
 
 

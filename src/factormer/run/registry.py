@@ -16,7 +16,6 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
 from factormer.accelerate.newton import ExtrapolatedNewton
-from factormer.accelerate.passes import Passes
 from factormer.problem.problem import Problem
 from factormer.run.thresholds import SMALL_LOSS
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
@@ -100,12 +99,6 @@ SOLVERS: tuple[Kind, ...] = (
         lambda _: Lookahead(),
         (*_PLAIN, "one matrix"),
         "HALS, with more iterations on a small matrix between passes over V",
-    ),
-    Kind(
-        "passes",
-        lambda _: Passes(),
-        (*_PLAIN, "one matrix"),
-        "one pass over V an iteration, and many on a sketch between passes",
     ),
     Kind("her", lambda _: HER(), _PLAIN, "HALS, extrapolated with restart"),
     Kind(

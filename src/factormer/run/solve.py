@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from factormer.data import Blocks
+from factormer.data import Blocks, readings
 from factormer.data.factors import Factors, every, some, where
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
@@ -75,7 +75,8 @@ def solve(
                 else:
                     best = where(improved, look.factors, best)
                     best_rmse = torch.where(improved, last, best_rmse)
-                trace.extend(rmse, _now(problem) - tick)
+                seconds, passes = _now(problem) - tick, readings.so_far()
+                trace.extend(rmse, seconds, passes - (trace.last.passes if len(trace) else 0))
                 if callback is not None:
                     for row in trace.rows[-len(rmse) :]:
                         callback(row)

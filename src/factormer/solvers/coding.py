@@ -78,7 +78,7 @@ class Coder:
     ) -> tuple[Float[Tensor, "m r"], bool]:
         """W, found on the CPU in float64, and whether all of its rows were reached in time.
 
-        V is not read if VH is known, unless components are so nearly dependent that VH lacks digits.
+        V is not read if VH is known, unless components are so dependent that VH lacks digits.
 
         A row stays as it was `before` unless the new one fits as well. Rows not reached `until` a
         reading of `time.perf_counter()` stay too, or without `before` come from a few sweeps.
@@ -108,8 +108,8 @@ class Coder:
 
     def _targets(self, VH: Float[Tensor, "m r"]) -> Float[Tensor, "m k"] | None:
         """VQ from VH = VQR; None where R is too near to singular for that."""
-        size = self.R.diagonal().abs()
-        if self.R.shape[0] != self.R.shape[1] or float(size.amin()) < _DEPENDENT * float(size.amax()):
+        size, (k, r) = self.R.diagonal().abs(), self.R.shape
+        if k != r or float(size.amin()) < _DEPENDENT * float(size.amax()):
             return None
         B = VH.double().cpu() / self.sizes
         return torch.linalg.solve_triangular(self.R, B, upper=True, left=False)
