@@ -13,6 +13,8 @@ WHEEL_ENV := build/wheel-venv
 OLDEST_ENV := build/oldest-numba
 OLDEST_NUMBA = $(shell sed -n 's/.*"numba>=\([0-9.]*\)".*/\1/p' pyproject.toml)
 BENCH_OUT := docs/results/benchmarks
+CLIENTS_ENV := build/clients-env
+CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -20,6 +22,7 @@ BENCH_OUT := docs/results/benchmarks
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu
+.PHONY: clients clients-env
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +116,21 @@ bench-gpu: $(INSTALLED) ## Iterations on a GPU, step by step and recorded, witho
 
 bench-newcomer: $(INSTALLED) ## How long it takes from a clean clone to the first report
 	$(BIN)/python benchmarks/newcomer.py --out $(BENCH_OUT)
+
+# Real clients, in an environment of their own. They want an older pandas, and an older numpy, where an array of one
+# number is a number. Torch comes first and alone, as above.
+clients-env: $(CLIENTS_ENV)/installed.stamp ## Make the environment with cNMF and SigProfilerExtractor
+
+$(CLIENTS_ENV)/installed.stamp: constraints.txt
+	@test -x $(CLIENTS_ENV)/bin/pip || $(PYTHON) -m venv $(CLIENTS_ENV)
+	@grep -vE '^(numpy|pandas)==' constraints.txt > $(CLIENTS_ENV)/constraints.txt
+	@printf 'numpy<2.4\npandas<3\n' >> $(CLIENTS_ENV)/constraints.txt
+	@cd $(CLIENTS_ENV) && bin/python $(PIP_INSTALL) torch
+	@cd $(CLIENTS_ENV) && bin/python $(PIP_INSTALL) $(CLIENTS) -e ../..
+	@touch $@
+
+clients: $(CLIENTS_ENV)/installed.stamp ## Run real clients as they are and patched: CLIENT="cnmf sigprofiler", SMALL=1, FACTORMER_DATA=…
+	$(CLIENTS_ENV)/bin/python benchmarks/clients/run.py $(CLIENT) $(if $(SMALL),--small)
 
 docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs

@@ -27,7 +27,9 @@ LAYERS = [
     "run",
     "many",
     "functions",
+    "select",
     "estimator",
+    "clients",
     "__init__",  # the public names
     "train",
     "paper",

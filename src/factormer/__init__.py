@@ -3,6 +3,7 @@
 import factormer.starting  # noqa: F401 - before all that takes long to load
 
 # isort: split
+from factormer.clients.patch import patch, unpatch
 from factormer.estimator.functional import custom_start, non_negative_factorization
 from factormer.estimator.nmf import NMF
 from factormer.functions import explain, factorize, factorize_many
@@ -10,15 +11,24 @@ from factormer.many.results import Results
 from factormer.nn.zoo import load_model, models
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
+from factormer.select.agreement import Consensus
+from factormer.select.consensus import consensus
+from factormer.select.loss import LossChoice, select_loss
+from factormer.select.validate import CrossValidation, cross_validate
 
 __version__ = "0.1.0"
 __all__ = [
     "NMF",
+    "Consensus",
+    "CrossValidation",
+    "LossChoice",
     "Result",
     "Results",
     "Status",
     "Trace",
     "__version__",
+    "consensus",
+    "cross_validate",
     "custom_start",
     "explain",
     "factorize",
@@ -26,6 +36,9 @@ __all__ = [
     "load_model",
     "models",
     "non_negative_factorization",
+    "patch",
+    "select_loss",
+    "unpatch",
 ]
 
 

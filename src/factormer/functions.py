@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
 import torch
 
 from factormer.data.intake import as_matrix, check_callable, check_limits, like
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
-from factormer.many.jobs import COMMON, Jobs, jobs_of
-from factormer.many.results import Results
+from factormer.many.folder import Sweep
+from factormer.many.jobs import COMMON, jobs_of
+from factormer.many.results import Batch, Results
 from factormer.many.run import batches
 from factormer.problem.loss import Loss
 from factormer.run.choose import choose
@@ -188,9 +190,10 @@ def factorize_many(
     as_completed: bool = False,
     progress: bool = False,
     time_limit: float | int | None = None,
-    random_state: int | None = 0,
+    random_state: int | Sequence[int] | np.ndarray | None = 0,
     device: str | None = None,
     missing: str | None = None,
+    folder: str | Path | None = None,
     **options: Any,
 ) -> Results | Iterator[tuple[int, Result]]:
     """Factorize many matrices, or one at many ranks and from many starts, all at once.
@@ -213,10 +216,15 @@ def factorize_many(
     time_limit : float, optional
         Seconds for all, from the call on; what is done by then is returned. Problems on the chip of
         a GPU, which take milliseconds, are not cut short.
-    random_state : int, optional
+    random_state : int or list of int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
+        A list has the seed of each job.
     device, missing
         As in `factorize`.
+    folder : str or Path, optional
+        Where to keep results as they end. The same call again continues there, also after a kill;
+        several processes that make it at once share the work. Other data, ranks, seeds or options
+        are refused. With random_state=None the seeds of the first call count.
     **options
         Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, loss,
         regularize_W, regularize_H, symmetric, order, scale.
@@ -247,14 +255,19 @@ def factorize_many(
         options=options,
     )
     jobs.plan(0)  # which refuses what cannot be done
+    if as_completed and progress:
+        raise ValueError("as_completed=True shows no progress: leave progress out, and count")
+    if folder is None:
+        run = batches(jobs, until=until)
+    else:
+        sweep = Sweep.opened(_folder(folder), jobs, is_seeded=random_state is not None)
+        jobs, run = sweep.jobs, sweep.batches(until=until)
     if as_completed:
-        if progress:
-            raise ValueError("as_completed=True shows no progress: leave progress out, and count")
-        return _as_completed(jobs, until)
+        return _as_completed(run)
     results = Results(jobs)
     with torch.no_grad(), counted(progress, len(jobs)) as count:
         try:
-            with closing(batches(jobs, until=until)) as ended:  # which stops the threads
+            with closing(run) as ended:  # which stops the threads
                 for batch in ended:
                     results.add(batch)
                     count(len(batch.indices))
@@ -265,10 +278,17 @@ def factorize_many(
     return results
 
 
-def _as_completed(jobs: Jobs, until: float | None) -> Iterator[tuple[int, Result]]:
-    for batch in batches(jobs, until=until):
-        for place, index in enumerate(batch.indices):
-            yield int(index), batch.result(place)
+def _as_completed(run: Generator[Batch, None, None]) -> Iterator[tuple[int, Result]]:
+    with closing(run) as ended:
+        for batch in ended:
+            for place, index in enumerate(batch.indices):
+                yield int(index), batch.result(place)
+
+
+def _folder(folder: Any) -> Path:
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise ValueError(f"folder is {folder!r}; it must be the path of a folder, or None")
+    return Path(folder)
 
 
 def _seconds(time_limit: float | int) -> float:

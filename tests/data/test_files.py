@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from factormer.data import files
 from factormer.data.files import parsed, replacing, write
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -41,6 +42,25 @@ def test_a_file_is_replaced_and_nothing_is_left_beside(tmp_path):
         write(path, content)
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_windows_waits_for_those_who_read_the_old_file(tmp_path, monkeypatch):
+    tries, plain = [], os.replace
+
+    def replace(new: Path, path: Path) -> None:
+        tries.append(path)
+        if len(tries) < 3:
+            raise PermissionError(errno.EACCES, "Access is denied")
+        plain(new, path)
+
+    place = tmp_path / "file"  # made before its name would be one of Windows
+    monkeypatch.setattr(files.os, "replace", replace)
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+    (tmp_path / "new").write_text("new")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "name", "nt")
+        files._replace(tmp_path / "new", place)
+    assert (place.read_text(), len(tries)) == ("new", 3)
 
 
 @pytest.mark.parametrize("error", [FULL, KeyboardInterrupt(), ValueError("other")])

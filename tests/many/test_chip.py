@@ -162,3 +162,15 @@ def test_numbers_beyond_float32_and_other_losses_keep_their_precision():
     assert other.W.dtype == torch.float64
     (large,) = factorize_many([1e36 * small], 3, max_iter=50)
     assert bool(large.W.isfinite().all())
+
+
+def test_a_folder_keeps_what_the_chip_made(tmp_path):
+    V, ranks = tensors(SIZES), [r for *_, r in SIZES]
+    first, again = (factorize_many(V, ranks, folder=tmp_path) for _ in range(2))
+    for a, b in zip(first, again, strict=True):
+        assert is_on_chip(a)
+        assert b.W.device == a.W.device
+        assert torch.equal(a.W, b.W)
+        assert torch.equal(a.H, b.H)
+        assert (a.rmse, a.n_iter, a.status, a.plan) == (b.rmse, b.n_iter, b.status, b.plan)
+        np.testing.assert_array_equal(a.trace.rmse, b.trace.rmse)

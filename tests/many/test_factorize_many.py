@@ -260,3 +260,17 @@ def test_an_unknown_keyword_is_named():
 def test_progress_shows_a_bar(capsys):
     factorize_many([problem(8, 8, 2, k) for k in range(3)], 2, progress=True)
     assert "3/3" in capsys.readouterr().out
+
+
+def test_seeds_may_be_given_one_by_one():
+    V, seeds = problem(12, 10, 3, 1), [7, 7, 123_456_789_012]
+    results = factorize_many(V, [2, 3, 2], random_state=seeds)
+    assert results.columns()["seed"].tolist() == seeds
+    for result, rank, seed in zip(results, (2, 3, 2), seeds, strict=True):
+        agree(result, factorize(V, rank, random_state=seed), 1e-5)
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2, 3], np.arange(4)], ids=str)
+def test_seeds_that_are_too_few_or_many_are_refused(seeds):
+    with pytest.raises(ValueError, match=r"random_state has \d numbers for 2 jobs"):
+        factorize_many(np.ones((4, 4)), [1, 2], random_state=seeds)

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from factormer.data.files import held
+from factormer.data.locks import held
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.loop import train_any_rank
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
@@ -115,7 +115,6 @@ def test_a_link_is_no_place_for_a_checkpoint_or_a_log(tmp_path):
     ids=["fixed rank", "any rank"],
 )
 def test_two_trainings_in_one_folder_are_kept_apart(run, config, tmp_path):
-    pytest.importorskip("fcntl")
     (tmp_path / "metrics.jsonl").write_text("of the other")
     sentence = r"another run is using .*; wait for it, or choose another --out"
     with held(tmp_path), pytest.raises(ValueError, match=sentence):

@@ -1,4 +1,4 @@
-"""Atomic files, folders locked to one run, and JSON that is checked when read."""
+"""Atomic files, and JSON that is checked when read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import json
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-try:
-    import fcntl
-except ImportError:  # Windows, where two runs in one folder are not noticed
-    fcntl = None
-
+_PATIENCE = 20  # times to try
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFDIR: "a folder",
@@ -50,13 +47,22 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        _replace(beside, path)
     except BaseException as error:
         with suppress(OSError):
             beside.unlink()
         if isinstance(error, OSError):
             raise unwritten(path, error) from error
         raise
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Move a file over another; on Windows this has to wait while somebody reads that."""
+    for _ in range(_PATIENCE if os.name == "nt" else 0):
+        with suppress(PermissionError):
+            return os.replace(new, path)
+        time.sleep(0.05)
+    os.replace(new, path)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -73,39 +79,6 @@ def unwritten(path: Path, error: OSError) -> OSError:
     )
     new.errno = error.errno
     return new
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Make a folder if it is missing, and lock it against other runs."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder / ".run", "")
-        (folder / ".run").unlink()
-    except OSError as error:
-        raise OSError(
-            f"{folder} cannot hold a run ({error.strerror or error}); choose another --out"
-        ) from error
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        if not _locks(handle):
-            raise ValueError(f"another run is using {folder}; wait for it, or choose another --out")
-        yield
-    finally:
-        os.close(handle)  # which unlocks it, as the end of the process does
-
-
-def _locks(handle: int) -> bool:
-    """Whether no other process has locked it."""
-    assert fcntl is not None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def parsed(text: str) -> Any:

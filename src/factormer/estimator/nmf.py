@@ -29,6 +29,7 @@ from factormer.estimator.options import (
     rank_of,
 )
 from factormer.estimator.reading import is_tensor, read, returned, validated
+from factormer.estimator.scoring import held_out_score
 from factormer.estimator.streaming import Coders, copied
 from factormer.kernels.threads import threads
 from factormer.run.choose import choose
@@ -262,6 +263,27 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         H = as_tensor(self.components_, name="components_", device=None).mT
         coded = coefficients(V, H.to(V.device, V.dtype), loss, on_w, until=until)
         return coded.W, coded.whole
+
+    @threads()
+    def score(
+        self, X: Any, y: Any = None, mask: Any = None, weights: Any = None, sigma: Any = None,
+        *, holdout: float = 0.2,
+    ) -> float:  # fmt: skip
+        """How well the components predict entries of X that are hidden from them; 0 is best.
+
+        The known entries are divided into parts, each the share `holdout` of every row. Each part
+        is predicted by the coefficients that fit the other parts best, and the score is minus the
+        mean loss of an entry. So more components do not always score higher, and `GridSearchCV` can
+        choose penalties and `n_components`. `mask`, `weights` and `sigma` as in `fit`.
+        """
+        check_is_fitted(self)
+        check_limits(self.max_iter, self.tol, self.time_limit)
+        _, V = read(self, X, mask, weights, sigma, reset=False)
+        limit = self.time_limit
+        until = None if limit is None else time.perf_counter() + limit
+        loss, H = loss_of(self.beta_loss, self.solver), self.components_
+        H = as_tensor(H, name="components_", device=None).mT.to(V.device, V.dtype)
+        return held_out_score(V, H, loss, holdout, lambda part: self._coefficients(part, until)[0])
 
     @threads()
     def inverse_transform(self, X: Any) -> Any:

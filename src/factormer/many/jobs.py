@@ -195,7 +195,7 @@ def jobs_of(
     *,
     n_init: int,
     resample: str | None,
-    random_state: int | None,
+    random_state: Any,
     missing: str | None,
     device: str | None,
     options: dict[str, Any],
@@ -203,7 +203,8 @@ def jobs_of(
     """Read the arguments of `factorize_many`.
 
     A list or a stack holds problems, each at the rank of `ranks` in its place, or all at one; any
-    other matrix is one problem at every rank. Job k has the seed random_state + k.
+    other matrix is one problem at every rank. Job k has the seed random_state + k, or
+    random_state[k].
     """
     check_count("n_init", n_init)
     if (
@@ -225,18 +226,31 @@ def jobs_of(
         asked = np.atleast_1d(_as_ranks(ranks))
         problem, rank = np.zeros(len(asked) * n_init, int), np.repeat(asked, n_init)
     run = np.tile(np.arange(n_init), len(problem) // n_init)
-    first = as_seed(random_state)
-    first = int(np.random.SeedSequence().generate_state(1)[0]) if first is None else first
-    if first + len(problem) > 2**63:
-        raise ValueError(
-            f"random_state is {first}; with one seed for each of {len(problem)} jobs it must be at "
-            f"most {2**63 - len(problem)}"
-        )
+    seed = _seeds(random_state, len(problem))
     _check_resampling(sources, resample)
-    seed = first + np.arange(len(problem))
     is_list = isinstance(problems, list | tuple)
     as_given = [like(V) for V in problems] if is_list else [like(problems)] * count
     return Jobs(sources, problem, rank, run, seed, options, as_given, resample)
+
+
+def _seeds(random_state: Any, count: int) -> np.ndarray:
+    """The seed of each job: one after another, or as given."""
+    if isinstance(random_state, Sequence | np.ndarray) and not isinstance(random_state, str):
+        seeds = [as_seed(seed) for seed in random_state]
+        if len(seeds) != count or None in seeds:
+            raise ValueError(
+                f"random_state has {len(seeds)} numbers for {count} jobs; pass one for each, or "
+                "the first"
+            )
+        return np.array(seeds, np.int64)
+    first = as_seed(random_state)
+    first = int(np.random.SeedSequence().generate_state(1)[0]) if first is None else first
+    if first + count > 2**63:
+        raise ValueError(
+            f"random_state is {first}; with one seed for each of {count} jobs it must be at "
+            f"most {2**63 - count}"
+        )
+    return first + np.arange(count)
 
 
 def _is_many(problems: Any) -> bool:

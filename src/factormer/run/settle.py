@@ -98,16 +98,18 @@ def iterated(
     problem, mean = asked.normalized()
     check_mean(mean)
     H = problem.on_h.placed(torch.empty_like(H))
+    level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
+    plain = _afforded(problem, (1 / level).expand(V.shape[0], rank).contiguous())
+    plain, reference = problem.on_w.placed(plain), None
     if W is None:
-        level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
-        W = _afforded(problem, (1 / level).expand(V.shape[0], rank).contiguous())
+        W = plain
     else:
-        W = problem.scaled_back(Factors(W, H), 1 / mean).W
-    W = problem.on_w.placed(W)
+        W = problem.on_w.placed(problem.scaled_back(Factors(W, H), 1 / mean).W)
+        reference = problem.stationarity(Factors(plain, H))
     name, solver = auto_solver(problem)
     engine = Newton(n_sweeps=50) if name == "newton" else solver
     with torch.no_grad(), threads():
-        rules: list[StopRule] = [Stationary(_EXACT, every=5)]
+        rules: list[StopRule] = [Stationary(_EXACT, every=5, reference=reference)]
         if until is not None:
             rules.append(TimeBudget(0.0, since=until))
         x0, stop = Factors(W, H), any_of(*rules)

@@ -30,11 +30,13 @@ class Stationary:
     It means the same for every solver, and 0 never stops. It is checked every `every` iterations,
     since it costs as much as one; a stack stops when all of its members may. Two more ends count as
     convergence: a fit that is exact up to rounding, and an error that no longer falls while the
-    gradient is as small as rounding allows.
+    gradient is as small as rounding allows. A `reference` is the gradient to compare with, if it is
+    larger: that of a start from far, where this one is near the end already.
     """
 
     tol: float = 1e-4
     every: int = 10
+    reference: Tensor | None = None
     _start: Tensor | None = field(default=None, init=False, repr=False)
     _is_measure: bool = field(default=False, init=False, repr=False)
     _mean: Tensor = field(init=False, repr=False, compare=False)
@@ -45,7 +47,9 @@ class Stationary:
             return None
         size, error, eps = problem.stationarity(x), trace.last.rmse, torch.finfo(x.W.dtype).eps
         if self._start is None or iteration == 0:
-            self._start, self._errors = size, []
+            known = self.reference
+            self._start = size if known is None else torch.maximum(size, known.to(size))
+            self._errors = []
             self._mean, self._is_measure = problem.mean(), False
         met = size <= self.tol * self._start
         if not self._is_measure:  # a start whose gradient overflows is no reference

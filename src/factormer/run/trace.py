@@ -96,7 +96,12 @@ class Trace:
     @property
     def seconds(self) -> np.ndarray:
         """Seconds of the solver up to each iteration, including the start."""
-        return np.array([row.seconds for row in self._known()])
+        known = [row.seconds for row in self._rows]
+        if self._block is None:
+            return np.array(known)
+        errors, seconds = self._block
+        more = self._last_known()[1] + seconds / len(errors) * np.arange(1, len(errors) + 1)
+        return np.concatenate([known, more])
 
     @property
     def passes(self) -> np.ndarray:
@@ -106,7 +111,10 @@ class Trace:
     @property
     def rmse(self) -> np.ndarray:
         """Root mean square error (eq. 23), (T + 1,) or (T + 1, *b) for a stack."""
-        return (self.unit * torch.stack([row.rmse for row in self._known()])).cpu().numpy()
+        parts = [torch.stack([row.rmse for row in self._rows])] if self._rows else []
+        if self._block is not None:
+            parts.append(self._block[0])
+        return (self.unit * torch.cat(parts)).cpu().numpy()
 
     @property
     def loss(self) -> np.ndarray:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from factormer.data.files import check_place, held, parsed, replacing, unwritten, write
+from factormer.data.files import check_place, parsed, replacing, unwritten, write
+from factormer.data.locks import held
 
 Train = TypeVar("Train", bound=Callable[..., Any])
 

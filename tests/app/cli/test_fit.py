@@ -69,6 +69,9 @@ JSON_KEYS = {
     "explained",
     "svd_rmse",
     "shares",
+    "stability",
+    "runs_kept",
+    "held_out",
 }
 
 
@@ -122,6 +125,9 @@ def test_options_reach_the_fit(capsys):
         "time_limit": 60.0,
         "device": "cpu",
         "seed": 3,
+        "n_init": 1,
+        "repeats": None,
+        "holdout": None,
     }
     assert run.description()["command"].startswith("factormer fit data.npy --rank 2 --loss 1.5")
     assert run.description()["data"]["name"] == "Mine"
@@ -181,6 +187,23 @@ def test_progress_tells_error_iteration_and_time_left(capsys, monkeypatch):
     assert "iteration 20/20" in last
     assert last.endswith("at most 0:00 left")
     assert "report:" in capsys.readouterr().out
+
+
+def test_several_runs_of_each_rank(capsys, monkeypatch):
+    shown = []
+    update = fit.Progress.update
+    monkeypatch.setattr(
+        fit.Progress, "update", lambda *a, **k: (shown.append(k.get("state")), update(*a, **k))
+    )
+    arguments = ["--rank", "2..3", "--max-iter", "20", "--n-init", "4", "--out", "run"]
+    assert main(["fit", "data.npy", *arguments, "--progress"]) == 0
+    assert [text for text in shown if text][-1].endswith("4 of 4 runs")
+    assert RunFolder(Path("run")).description()["options"]["n_init"] == 4
+    assert [result.rank for result in RunFolder(Path("run")).results()] == [2, 3]
+    assert Path("run/report.html").is_file()
+    assert {path.name for path in Path("run").iterdir()} == {
+        "run.json", "axes.json", "data.npz", "report.html", "rank-2", "rank-3"
+    }  # fmt: skip
 
 
 def test_report_makes_the_page_anew(capsys):

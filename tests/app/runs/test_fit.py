@@ -228,7 +228,6 @@ def test_seconds_of_an_earlier_part_count(tmp_path):
 
 
 def test_two_runs_at_once_are_kept_apart(tmp_path):
-    pytest.importorskip("fcntl")
     with (
         RunFolder(tmp_path).held(),
         pytest.raises(ValueError, match=r"another run is using .*; wait for it, or choose"),
@@ -240,10 +239,11 @@ def test_two_runs_at_once_are_kept_apart(tmp_path):
 def test_leavings_of_a_killed_run_do_no_harm(tmp_path):
     (tmp_path / ".rank-2.new").mkdir()
     (tmp_path / ".rank-2.new" / "factors.npz").write_text("half")
-    (tmp_path / ".run.json.new").write_text("{")
+    (tmp_path / ".run.json.0123abcd.new").write_text("{")
+    (tmp_path / ".mine.0123abcd.new").write_text("kept")
     [result] = fit(cases.images(), [2], OPTIONS, tmp_path)
     assert result.is_finished
-    assert not (tmp_path / ".rank-2.new").exists()
+    assert [path.name for path in tmp_path.glob(".*")] == [".mine.0123abcd.new"]
 
 
 @pytest.mark.parametrize("change", ["data", "mask", "option"])

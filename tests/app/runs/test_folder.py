@@ -169,7 +169,6 @@ with RunFolder(Path(sys.argv[1])).held():
 
 
 def test_two_processes_are_kept_apart(run):
-    pytest.importorskip("fcntl")
     command = [sys.executable, "-c", HOLD, str(run)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from factormer.app.cli.app import AsJson, app, given, print_json
 
-Data, Model, Solver = "Data", "Model", "Solver"
+Data, Model, Solver, Trust = "Data", "Model", "Solver", "Trust"
 _RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
 _RANKS = 1000  # at most, in one run
 _SAID_OF = (
@@ -74,7 +74,12 @@ def fit(
     ] = None,
     missing: Annotated[str | None, _opt("zeros: zeros of V are not known.", Data)] = None,
     loss: Annotated[
-        str, _opt("frobenius, kullback-leibler, itakura-saito, or the β of a divergence.", Model)
+        str,
+        _opt(
+            "frobenius, kullback-leibler, itakura-saito, the β of a divergence, or select: by how "
+            "the noise grows.",
+            Model,
+        ),
     ] = "frobenius",
     regularize_w: Annotated[list[str] | None, _opt(f"On W: {_ASKED}", Model)] = None,
     regularize_h: Annotated[list[str] | None, _opt(f"On H: {_ASKED}", Model)] = None,
@@ -89,6 +94,15 @@ def fit(
     time_limit: Annotated[float | None, _opt("Seconds for each rank.", Solver)] = None,
     device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
     seed: Annotated[int, _opt("Seed of the random choices.", Solver)] = 0,
+    n_init: Annotated[
+        int, _opt("Runs of each rank from different starts; the best is kept.", Solver)
+    ] = 1,
+    repeats: Annotated[
+        int | None, _opt("Runs from random starts: keep what they agree on, and how far.", Trust)
+    ] = None,
+    holdout: Annotated[
+        float | None, _opt("Share of entries to hide, such as 0.1; tell their error.", Trust)
+    ] = None,
 ) -> None:
     """Factorize a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
 
@@ -99,6 +113,7 @@ def fit(
     from factormer.app.runs import FitOptions, RunFolder
     from factormer.app.runs import fit as run
     from factormer.data.intake import as_device
+    from factormer.select.loss import select_loss
 
     ranks = parse_ranks(rank)
     if device is not None:
@@ -114,8 +129,19 @@ def fit(
         column_labels=column_labels,
         **said,
     )
+    beside = {
+        name: None if path is None else read_beside(path, said, transpose=transpose).V
+        for name, path in (("mask", mask), ("weights", weights))
+    }
+    tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
+    choice = None
+    if loss == "select":
+        choice = select_loss(data.V, mask=beside["mask"], missing=missing, random_state=seed)
+        tell()
+        if not as_json:
+            print(f"loss {choice.loss}: {choice.reason}")
     options = FitOptions(
-        loss=_number_or_name(loss),
+        loss=_number_or_name(loss) if choice is None else choice.loss,
         regularize_w=tuple(regularize_w or ()),
         regularize_h=tuple(regularize_h or ()),
         missing=missing,
@@ -128,11 +154,13 @@ def fit(
         time_limit=time_limit,
         device=device,
         seed=seed,
+        n_init=n_init,
+        repeats=repeats,
+        holdout=holdout,
     )
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
-    bar = _Bar(ranks, max_iter, time_limit, shown=progress)
-    tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
+    bar = _Bar(ranks, max_iter, time_limit, n_init, shown=progress)
 
     def begin(rank: int) -> None:
         tell()
@@ -144,12 +172,13 @@ def fit(
             ranks,
             options,
             folder.path,
-            mask=None if mask is None else read_beside(mask, said, transpose=transpose).V,
-            weights=None if weights is None else read_beside(weights, said, transpose=transpose).V,
+            **beside,
+            selected=None if choice is None else choice.summary(),
             command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
             begin=begin,
             watch=bar.watch if bar.shown else None,
+            ran=bar.ran if bar.shown else None,
         )
     write_report(folder)
     interrupted = any(not result.is_finished for result in results)
@@ -163,10 +192,12 @@ def fit(
                 "interrupted": interrupted,
                 "results": [asdict(result) for result in results],
             }
+            | ({} if choice is None else {"selected_loss": choice.summary()})
         )
     else:
         tell()
         _print_results(results)
+        _print_trust(results, options)
         print(f"report: {folder.report}")
     if interrupted:
         print("factormer: interrupted; the same command continues from here", file=sys.stderr)
@@ -234,15 +265,43 @@ def _print_results(results: list[Any]) -> None:
         )
 
 
+def _print_trust(results: list[Any], options: Any) -> None:
+    """Print how stable components are, and the errors of hidden entries."""
+    from factormer.app.runs.trust import validated
+
+    for r in results:
+        if r.stability is not None:
+            each = " ".join(f"{number:.2f}" for number in r.stability)
+            runs = f"{r.runs_kept} of {options.repeats} runs"
+            print(f"  rank {r.rank}: stability of components in {runs}: {each}")
+    found = validated(results, options.loss, options.holdout or 0.0)
+    if found is None:
+        return
+    for rank, error, spread in zip(*found.columns().values(), strict=True):
+        print(f"  rank {rank}: loss of a hidden entry {error:.5g} ± {spread:.2g}")
+    if len(found.ranks) > 1:
+        print(
+            f"  hidden entries are predicted best at rank {found.rank}, and within one standard "
+            f"error of that from rank {found.rank_1se} on"
+        )
+
+
 class _Bar:
     """Progress on stderr: rank, error, iteration, and how long it may still take at most."""
 
     def __init__(
-        self, ranks: list[int], max_iter: int, time_limit: float | None, *, shown: bool | None
+        self,
+        ranks: list[int],
+        max_iter: int,
+        time_limit: float | None,
+        n_init: int,
+        *,
+        shown: bool | None,
     ) -> None:
         console = Console(stderr=True)
         self.shown = console.is_terminal if shown is None else shown
         self._ranks, self._max_iter, self._time_limit = ranks, max_iter, time_limit
+        self._n_init = n_init
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -278,3 +337,8 @@ class _Bar:
             f"at most {minutes}:{seconds:02d} left"
         )
         self._progress.update(self._task, total=self._max_iter, completed=t, state=state)
+
+    def ran(self, done: int, error: float) -> None:
+        """Show how many runs of a rank are done."""
+        state = f"error {error:.5g}  {done} of {self._n_init} runs"
+        self._progress.update(self._task, total=self._n_init, completed=done, state=state)

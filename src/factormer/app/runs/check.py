@@ -12,6 +12,7 @@ from factormer.app.read import Data
 from factormer.app.runs.counts import Counts
 from factormer.app.runs.folder import RunFolder
 from factormer.functions import factorize
+from factormer.run.registry import DETERMINED
 
 
 def check_options(data: Data, ranks: Sequence[int], keywords: dict[str, Any]) -> None:
@@ -20,8 +21,14 @@ def check_options(data: Data, ranks: Sequence[int], keywords: dict[str, Any]) ->
     From a random start, which costs nothing; the requested start is made on a small matrix.
     Networks for one rank fail at the lowest or at the highest rank.
     """
+    if (several := keywords["n_init"]) > 1 and keywords["init"] in DETERMINED:
+        raise ValueError(
+            f"init is {keywords['init']!r}, which would be the same for each of {several} runs; "
+            "choose auto or random, or leave out --n-init"
+        )
+    one = {"max_iter": min(keywords["max_iter"], 0), "n_init": min(several, 1), "init": "random"}
     for rank in sorted({min(ranks), max(ranks)}):
-        nothing = {**keywords, "max_iter": min(keywords["max_iter"], 0), "init": "random"}
+        nothing = keywords | one
         factorize(data.V, rank, **nothing)
         if keywords["init"] != "auto":
             small = np.random.default_rng(0).random([min(size, rank + 2) for size in data.V.shape])
@@ -42,8 +49,8 @@ def check_folder(
         raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
     now = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items()}
     for name, value in now.items():
-        if before["options"].get(name) != value:
+        was = before["options"].get(name, getattr(type(options), name))  # older runs have fewer
+        if was != value:
             raise ValueError(
-                f"{folder.path} holds a run with {name} {before['options'].get(name)!r}, not "
-                f"{value!r}; {remedy}"
+                f"{folder.path} holds a run with {name} {was!r}, not {value!r}; {remedy}"
             )

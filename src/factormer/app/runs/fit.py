@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from factormer.app.runs.counts import Counts
 from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
+from factormer.app.runs.several import best_run
+from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.run.order import canonical
@@ -25,8 +27,10 @@ from factormer.run.order import shares as component_shares
 from factormer.run.provenance import circumstances
 from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
+from factormer.select.agreement import Consensus
 
 _LONG = 1e9  # entries × rank × iterations from which intermediate results are saved
+_NOTHING = np.zeros((0, 4))  # the trace of a fit that begins
 _EXAMPLES = 6  # rows that use a component most, shown with it where rows are images
 
 
@@ -47,10 +51,14 @@ class FitOptions:
     time_limit: float | None = None
     device: str | None = None
     seed: int | None = 0
+    n_init: int = 1
+    repeats: int | None = None  # runs of which the consensus is kept
+    holdout: float | None = None  # share of entries to hide, for their error
 
     def keywords(self) -> dict[str, Any]:
         """Those of `factorize`."""
         options = asdict(self)
+        del options["repeats"], options["holdout"]
         return {
             "regularize_W": parse_all(options.pop("regularize_w")),
             "regularize_H": parse_all(options.pop("regularize_h")),
@@ -68,19 +76,24 @@ def fit(
     mask: Any = None,
     weights: Any = None,
     command: str = "",
+    selected: dict[str, Any] | None = None,
     fresh: bool = False,
     watch: Callable[[int, Row], object] | None = None,
     begin: Callable[[int], object] = lambda rank: None,
+    ran: Callable[[int, float], object] | None = None,
 ) -> list[RankResult]:
     """Fit each rank that is not done yet, and return the results of all of them.
 
-    `begin` is called with each rank that is fitted, `watch` after each of its iterations. An
+    `begin` is called with each rank that is fitted, `watch` after each of its iterations, or, where
+    `n_init` asks for several runs, `ran` after each run with their number and least error. An
     interrupted fit is kept with the best point so far, ends the run, and continues next time; a
-    killed one continues from its last saved point. Nothing is written, or discarded where `fresh`,
-    before all options were checked.
+    killed one continues from its last saved point. With `repeats` it starts again. `selected` is
+    what `select_loss` found. Nothing is written, or discarded where `fresh`, before all options
+    were checked.
     """
     folder, counts = RunFolder(path), Counts(mask, weights)
     keywords = options.keywords() | counts.keywords()
+    check_trust(options.repeats, options.holdout, options.n_init, symmetric=options.symmetric)
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
@@ -89,6 +102,8 @@ def fit(
         "data": _described(data, counts),
         "made_with": circumstances(),
     }
+    if selected is not None:
+        description["selected_loss"] = selected
     with folder.held():
         check_folder(folder, data, counts, options, fresh=fresh)  # again, with the folder locked
         if fresh:
@@ -98,25 +113,43 @@ def fit(
         done = {result.rank: result for result in folder.results()}
         for rank in sorted(set(ranks)):
             if rank in done and done[rank].is_finished:
+                folder.forget_runs(rank)
                 continue
             begin(rank)
             callback = None if watch is None else (lambda row, rank=rank: watch(rank, row))
-            done[rank] = _fit_one(folder, data, rank, keywords, counts, bound, callback)
+            hidden = None
+            if options.holdout is not None:
+                hidden = held_out(data, rank, keywords, options.holdout)
+            if options.repeats is not None:
+                found = agreed(data, rank, keywords, options.repeats)
+                fitted = _Fitted(as_result(found), found=found)
+            elif options.n_init > 1:
+                fitted = _Fitted(best_run(data.V, rank, keywords, folder.runs(rank), ran))
+            else:
+                fitted = _fitted(folder, data, rank, keywords, callback)
+            done[rank] = _kept(folder, data, rank, keywords, counts, bound, fitted, hidden)
             if not done[rank].is_finished:
                 break
     return [done[rank] for rank in sorted(set(ranks)) if rank in done]
 
 
-def _fit_one(
+class _Fitted(NamedTuple):
+    """A result, the trace of an earlier part of it, and the consensus that it is of."""
+
+    result: Result
+    earlier: np.ndarray = _NOTHING
+    found: Consensus | None = None
+
+
+def _fitted(
     folder: RunFolder,
     data: Data,
     rank: int,
     keywords: dict[str, Any],
-    counts: Counts,
-    bound: np.ndarray | None,
     callback: Callable[[Row], object] | None,
-) -> RankResult:
-    before, trace = folder.point(rank), np.zeros((0, 4))
+) -> _Fitted:
+    """One run, from where an earlier part of it ended."""
+    before, trace = folder.point(rank), _NOTHING
     if before is not None:
         trace = before["trace"]
         keywords = keywords | _left(keywords, trace)
@@ -128,11 +161,29 @@ def _fit_one(
     if before is not None:  # a given start keeps its order, and this one was not ordered yet
         ordered = canonical(result.factors, "share", "balanced" if _is_free(keywords) else None)
         result = replace(result, factors=ordered)
+    return _Fitted(result, trace)
+
+
+def _kept(
+    folder: RunFolder,
+    data: Data,
+    rank: int,
+    keywords: dict[str, Any],
+    counts: Counts,
+    bound: np.ndarray | None,
+    fitted: _Fitted,
+    hidden: list[float] | None,
+) -> RankResult:
+    """Write the files of a rank; `hidden` are the errors of hidden entries."""
+    result, found = fitted.result, fitted.found
     W, H, shares = result.W, result.H, component_shares(result.factors)
-    found = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
-    trace = _continued(trace, result.trace)
-    kept = _result(result, rank, shares, found, bound, trace)
-    views = found._asdict()
+    errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
+    trace = _continued(fitted.earlier, result.trace)
+    kept = replace(_result(result, rank, shares, errors, bound, trace), held_out=hidden)
+    if found is not None:
+        stability = [float(number) for number in found.stability]
+        kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))
+    views = errors._asdict()
     if data.columns.grid is not None and not is_sparse(data.V):
         at = np.argsort(-W, axis=0, kind="stable")[:_EXAMPLES].T  # (r, k)
         rows = np.unique(at)
@@ -143,6 +194,7 @@ def _fit_one(
         views={name: np.asarray(value) for name, value in views.items()},
         trace=trace,
         axes=(data.rows, data.columns),
+        consensus=None if found is None else arrays_of(found),
     )
     return kept
 

@@ -3,8 +3,10 @@
 run.json            options, data, versions and machine
 axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
-rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
+rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json; of several runs
+                    also consensus.npz and stability.csv
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
+rank-10.runs/       runs of which the best will be kept, a sweep; likewise
 report.html         the page
 """
 
@@ -15,6 +17,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,8 +38,11 @@ from factormer.app.runs.stored import (
     load_object,
     load_trace,
 )
-from factormer.data.files import check_place, held, replacing, unwritten, write
+from factormer.data.files import check_place, replacing, unwritten, write
+from factormer.data.locks import held
 
+# What a run that was killed leaves of a file that it was writing; see `replacing`.
+_LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
 _FILES = ("run.json", "axes.json", "data.npz", "report.html")
 
 
@@ -55,6 +61,9 @@ class RankResult:
     explained: float
     svd_rmse: float | None
     shares: list[float]
+    stability: list[float] | None = None  # of each component, of several runs
+    runs_kept: int | None = None
+    held_out: list[float] | None = None  # the loss of hidden entries, fold by fold
 
     @property
     def is_finished(self) -> bool:
@@ -90,7 +99,8 @@ class RunFolder:
 
     def is_begun(self) -> bool:
         """Whether something was fitted here, at least in part."""
-        return any(self.path.glob("rank-*/result.json")) or any(self.path.glob("rank-*.point.npz"))
+        signs = ("rank-*/result.json", "rank-*.point.npz", "rank-*.runs")
+        return any(any(self.path.glob(sign)) for sign in signs)
 
     def description(self) -> dict[str, Any]:
         """The contents of run.json, which every run has."""
@@ -154,6 +164,9 @@ class RunFolder:
         for path in [*map(self.path.joinpath, _FILES), *self.path.glob("rank-[0-9]*")]:
             if path.is_symlink() or not path.is_dir() or path.name in _FILES:
                 check_place(path)
+        for path in self.path.glob(".*.new"):
+            if re.fullmatch(_LEFT, path.name):
+                path.unlink(missing_ok=True)
         for old in self.path.glob(".rank-[0-9]*.old"):
             place = self.path / old.name.removeprefix(".").removesuffix(".old")
             if not place.exists():
@@ -182,6 +195,7 @@ class RunFolder:
         views: dict[str, np.ndarray],
         trace: Float[np.ndarray, "t 4"],
         axes: tuple[Axis, Axis],
+        consensus: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Write all files of one rank to a temporary folder, then move it into place."""
         place = self.rank(result.rank)
@@ -197,6 +211,12 @@ class RunFolder:
                 rows = enumerate(factors[name].tolist())
                 table = ([axis.name(i), *map(_text, row)] for i, row in rows)
                 write(new / f"{name}.csv", _csv([axis.noun, *names], table))
+            if consensus is not None:
+                write_arrays(new / "consensus.npz", **consensus)
+                columns = (names, result.shares, consensus["stability"], consensus["cosine"])
+                table = ([c, *map(_text, row)] for c, *row in zip(*columns, strict=True))
+                head = ["component", "share", "stability", "cosine"]
+                write(new / "stability.csv", _csv(head, table))
             table = ([int(row[0]), *map(_text, row[1:])] for row in trace.tolist())
             write(new / "trace.csv", _csv(["iteration", "seconds", "rmse", "objective"], table))
             write(new / "result.json", dump(asdict(result)))
@@ -208,6 +228,16 @@ class RunFolder:
             raise unwritten(place, error) from error
         shutil.rmtree(old, ignore_errors=True)
         self._point(result.rank).unlink(missing_ok=True)
+        if result.is_finished:
+            self.forget_runs(result.rank)
+
+    def runs(self, rank: int) -> Path:
+        """Where the runs of a rank are kept of which the best is its result."""
+        return self.path / f"rank-{rank}.runs"
+
+    def forget_runs(self, rank: int) -> None:
+        """Remove them."""
+        shutil.rmtree(self.runs(rank), ignore_errors=True)
 
     def _point(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.point.npz"

@@ -45,14 +45,18 @@ function drawCards() {
         "button",
         { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, onclick: () => pickComponent(c, true) },
         ...sidesShown().map((side) => glance(component, side, c)),
-        el("span", { class: "caption" }, el("b", {}, String(c + 1)), el("span", {}, percent(result.shares[c]))),
+        el("span", { class: "caption" }, el("b", {}, String(c + 1)), el("span", {}, percent(result.shares[c]) + steady(result, c, ", "))),
         el("span", { class: "share" }, el("i", { style: `width:${((100 * result.shares[c]) / most).toFixed(1)}%` })),
       ),
     ),
   );
   byId("components-note").textContent =
-    result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`;
+    (result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`) +
+    (result.stability ? ` Beside the share is the stability over ${result.runs_kept} runs: 1 where all find the same.` : "");
 }
+
+// How stable a component is over several runs, where there were several.
+const steady = (result, c, before) => (result.stability ? `${before}${result.stability[c].toFixed(2)}` : "");
 
 // A card in words.
 function spoken(component, c) {
@@ -110,7 +114,7 @@ function drawPicked() {
     el(
       "div",
       { class: "step" },
-      el("span", {}, el("h3", {}, `Component ${c + 1}`), el("p", { class: "lead" }, `${percent(result.shares[c])} of the sum of W Hᵀ`)),
+      el("span", {}, el("h3", {}, `Component ${c + 1}`), el("p", { class: "lead" }, `${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`)),
       el(
         "div",
         {},

@@ -1,0 +1,87 @@
+"""How far to trust a fit: the consensus of many runs, and the error of hidden entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from factormer.app.read import Data
+from factormer.app.runs.folder import RankResult
+from factormer.data.intake import to_numpy
+from factormer.problem.losses import as_loss
+from factormer.run.request import check_count
+from factormer.run.result import Result, Status
+from factormer.select.agreement import Consensus
+from factormer.select.consensus import consensus
+from factormer.select.holdout import parts_of
+from factormer.select.validate import CrossValidation, cross_validate
+
+_FOLDS = 5
+_ALIKE = ("loss", "regularize_W", "regularize_H", "solver", "accelerator")
+_DATA = ("mask", "weights", "missing", "device", "random_state", "time_limit")
+
+
+def check_trust(
+    repeats: int | None, holdout: float | None, n_init: int, *, symmetric: bool
+) -> None:
+    """Refuse what cannot be done, before anything is."""
+    if repeats is not None and n_init > 1:
+        raise ValueError(
+            "repeats keeps what all runs agree on, n-init the best of them: leave one of them out"
+        )
+    if repeats is not None:
+        check_count("repeats", repeats, 2)
+    if holdout is not None:
+        parts_of(holdout)
+    if symmetric and (repeats is not None or holdout is not None):
+        raise ValueError("repeats and holdout do not go with symmetric; leave one of them out")
+
+
+def agreed(data: Data, rank: int, keywords: dict[str, Any], n_runs: int) -> Consensus:
+    """What many runs have in common."""
+    names = (*_ALIKE, *_DATA, "init", "max_iter", "tol")
+    asked = {name: keywords[name] for name in names}
+    asked["init"] = "random" if asked["init"] == "auto" else asked["init"]
+    return consensus(data.V, rank, n_runs=n_runs, **asked)
+
+
+def as_result(found: Consensus) -> Result:
+    """The consensus as a result, with the history of the run that is most like all others."""
+    status = found.ended if found.status is not Status.INTERRUPTED else found.status
+    error = torch.tensor(found.error, dtype=torch.float64)
+    return Result(found.factors, status, found.trace, error, to_numpy)
+
+
+def arrays_of(found: Consensus) -> dict[str, np.ndarray]:
+    """What is kept of a consensus besides the factors."""
+    names = ("stability", "cosine", "kept", "errors", "matrix", "samples", "order", "cophenetic")
+    return {name: np.asarray(getattr(found, name)) for name in names}
+
+
+def held_out(data: Data, rank: int, keywords: dict[str, Any], holdout: float) -> list[float] | None:
+    """The error of hidden entries, fold by fold; None where there was no time for any."""
+    asked = {name: keywords[name] for name in (*_ALIKE, *_DATA)}
+    folds = min(_FOLDS, parts_of(holdout))
+    try:
+        found = cross_validate(data.V, rank, holdout=holdout, n_folds=folds, **asked)
+    except TimeoutError:
+        return None
+    if found.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return found.errors[0][~np.isnan(found.errors[0])].tolist()
+
+
+def validated(
+    results: Sequence[RankResult], loss: str | float, holdout: float
+) -> CrossValidation | None:
+    """The errors of hidden entries at all ranks that have some; None if there are none."""
+    have = [(r.rank, r.held_out) for r in results if r.held_out]
+    if not have:
+        return None
+    folds = min(len(errors) for _, errors in have)
+    errors = np.array([errors[:folds] for _, errors in have], float)
+    ranks = np.array([rank for rank, _ in have], int)
+    return CrossValidation(ranks, errors, as_loss(loss), holdout)

@@ -1,0 +1,1 @@
+"""Other packages that factorize one matrix many times, made to use `factorize_many`."""

@@ -1,0 +1,19 @@
+"""How many threads a client's factorizations may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def using(count: int) -> Iterator[None]:
+    """So many threads for `factorize_many`, which takes as many as torch has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
