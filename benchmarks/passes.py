@@ -90,7 +90,7 @@ def measure(name: str, n_starts: int) -> Count:
         float(factorize(V, case.rank, random_state=k, **options).rmse) for k in range(n_starts)
     ]
     errors = result.trace.rmse[result.trace.passes > 2]
-    best = min(*inside, result.rmse, *errors)
+    best = min([*inside, float(result.rmse), *errors.tolist()])
     return Count(
         name,
         (m, n),

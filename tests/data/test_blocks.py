@@ -1,5 +1,7 @@
 """Data beyond memory: products, counts of passes, checks, and each kind of store."""
 
+from typing import Any
+
 import h5py
 import numpy as np
 import pyarrow
@@ -52,7 +54,7 @@ def stored_parquet(folder, V):
 STORES = {"npy": stored_npy, "h5": stored_h5, "csr": stored_csr, "parquet": stored_parquet}
 
 
-def blocks(folder, V, store=stored_npy, limit=LIMIT):
+def blocks(folder, V, store=stored_npy, limit=LIMIT) -> Any:
     source = source_of(store(folder, V))
     assert source is not None
     return blocks_of(source, limit)
@@ -68,7 +70,7 @@ def test_products_and_errors_are_those_of_the_matrix_in_memory(tmp_path, store, 
     V = entries(0.3, dtype)
     B, D = blocks(tmp_path, V, store), Dense(torch.from_numpy(V))
     W, H = (torch.rand(size, R, generator=rng).to(D.dtype) for size in (M, N))
-    close = {"rtol": 1e-5 if dtype == np.float32 else 1e-12, "atol": 0.0}
+    close: Any = {"rtol": 1e-5 if dtype == np.float32 else 1e-12, "atol": 0.0}
     torch.testing.assert_close(B @ H, D @ H, **close)
     torch.testing.assert_close(B.T @ W, D.T @ W, **close)
     torch.testing.assert_close(B.normal(W).VtW, D.normal(W).VtW, **close)
@@ -119,7 +121,7 @@ def test_products_of_the_last_pass_are_not_read_again(tmp_path, rng):
     assert B.record.passes == 1
     np.testing.assert_allclose(seen.VtW, B.T @ seen.x.W.clone())
     assert B.record.passes == 2
-    B.scaled(torch.tensor(3.0)) @ seen.x.H  # of another matrix
+    assert len(B.scaled(torch.tensor(3.0)) @ seen.x.H) == M  # of another matrix
     assert B.record.passes == 3
 
 

@@ -1,5 +1,7 @@
 """factorize and NMF on data beyond memory: the same answer in few passes, within limits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -32,7 +34,7 @@ def test_the_answer_is_that_in_memory_in_few_passes(stored, dtype):
     V = entries(dtype)
     source = source_of(stored(V))
     assert source is not None
-    B = blocks_of(source, 9e5 * dtype().itemsize / 8)
+    B: Any = blocks_of(source, 9e5 * dtype().itemsize / 8)
     assert len(B.reader.ends) > 3
     result = factorize(B, R)
     inside = factorize(V, R)

@@ -53,23 +53,24 @@ class Distributed:
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """One pass: a task for each chunk, and a tree of sums."""
-        import dask
+        from dask.base import compute
+        from dask.delayed import delayed
 
-        shared = dask.delayed(part, pure=False)  # which travels once to each worker
+        shared = delayed(part, pure=False)  # which travels once to each worker
         tasks = []
         for number, (chunk, (a, b)) in enumerate(
             zip(self._chunks, pairwise(self.ends), strict=True)
         ):
             name = called(number, self.ends) if survey else None
             some = [F[a:b].clone() for F in rows]  # otherwise all of F would travel
-            tasks.append(dask.delayed(_done, pure=False)(shared, name, chunk, dtype, some))
-        joined = [dask.delayed(_first, pure=False)(task) for task in tasks]
-        sums = [dask.delayed(_second, pure=False)(task) for task in tasks]
+            tasks.append(delayed(_done, pure=False)(shared, name, chunk, dtype, some))
+        joined = [delayed(_first, pure=False)(task) for task in tasks]
+        sums = [delayed(_second, pure=False)(task) for task in tasks]
         while len(sums) > 1:
             groups = [sums[k : k + _FAN_IN] for k in range(0, len(sums), _FAN_IN)]
-            sums = [dask.delayed(_added, pure=False)(group) for group in groups]
+            sums = [delayed(_added, pure=False)(group) for group in groups]
         try:
-            joined, (summed,) = dask.compute(joined, sums)
+            joined, (summed,) = compute(joined, sums)
         except (OSError, TimeoutError, RuntimeError) as error:
             raise OSError(
                 f"the Dask workers did not finish a pass over V ({error or type(error).__name__}); "
@@ -146,4 +147,4 @@ def _second(result: Parts) -> tuple[Tensor, ...]:
 
 
 def _added(results: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    return tuple(sum(some[1:], some[0]) for some in zip(*results, strict=True))
+    return tuple(torch.stack(some).sum(dim=0) for some in zip(*results, strict=True))

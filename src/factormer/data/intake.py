@@ -15,7 +15,7 @@ from factormer.data.dask import distributed_of, is_dask
 from factormer.data.factors import Factors
 from factormer.data.memory import as_bytes, memory
 from factormer.data.outofcore import blocks_of
-from factormer.data.sources import source_of
+from factormer.data.sources import Source, source_of
 
 _COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
 _REAL = (int, float, np.integer, np.floating)
@@ -80,6 +80,11 @@ def _float_type(dtype: np.dtype) -> type:
     return np.float32 if dtype == np.float32 else np.float64
 
 
+def fits(source: Source, memory_limit: Any = None) -> bool:
+    """Whether a fit of all of it in memory keeps within the limit."""
+    return _COPIES * source.nbytes <= as_bytes(memory_limit)
+
+
 def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
     """V as it is, or loaded from its file or store; as `Blocks` if it would not fit into memory."""
     limit = as_bytes(memory_limit)
@@ -88,7 +93,7 @@ def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
     source = source_of(V)
     if source is None:
         return V
-    if _COPIES * source.nbytes <= limit:
+    if fits(source, limit):
         return V if isinstance(V, np.memmap) else source.read(0, source.shape[0])
     if device is not None and as_device(device).type != "cpu":
         raise ValueError(

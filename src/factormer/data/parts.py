@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -25,14 +25,8 @@ from factormer.data.dense import product
 _RESOLVED = {torch.float32: 1e-2, torch.float64: 1e-6}
 
 Parts = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+Part = Callable[..., Parts]  # of a block, and of rows of other tensors
 Update = Callable[[Float[Tensor, "k r"], Float[Tensor, "k r"]], Float[Tensor, "k r"]]
-
-
-@runtime_checkable
-class Part(Protocol):
-    """One block's share of a pass."""
-
-    def __call__(self, block: Any, *rows: Tensor) -> Parts: ...
 
 
 def as_block(rows: Any, dtype: torch.dtype) -> Any:

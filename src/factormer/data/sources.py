@@ -54,8 +54,9 @@ def source_of(V: Any) -> Source | None:
         return None
     if package == "h5py" and hasattr(V, "keys"):
         return _compressed(V)
-    if hasattr(V, "isbacked"):  # an AnnData, of which X is meant
-        return source_of(V.X) if V.isbacked else None
+    backed = getattr(V, "isbacked", None)
+    if backed is not None:  # an AnnData, of which X is meant
+        return source_of(getattr(V, "X", None)) if backed else None
     if not (hasattr(V, "shape") and hasattr(V, "dtype")):
         return None
     return _sparse_store(V) if hasattr(V, "to_memory") else _sliced(V, f"{package} array")

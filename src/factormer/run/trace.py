@@ -99,7 +99,7 @@ class Trace:
         known = [row.seconds for row in self._rows]
         if self._block is None:
             return np.array(known)
-        errors, seconds = self._block
+        errors, seconds, _ = self._block
         more = self._last_known()[1] + seconds / len(errors) * np.arange(1, len(errors) + 1)
         return np.concatenate([known, more])
 
