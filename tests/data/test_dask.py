@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_workers_give_the_answer_in_memory(client):
 def test_a_worker_that_is_killed_changes_nothing(client):
     V = entries()
     D = da.from_array(V, chunks=(70, N))
-    options = {"tol": 0, "max_iter": 20}
+    options: Any = {"tol": 0, "max_iter": 20}
     before = factorize(D, R, **options)
     killed = []
 

@@ -55,6 +55,7 @@ class Passes:
     ahead: Solver[Any] = field(default_factory=HER)
     n_sweeps: int = 10
     n_ahead: int = 200
+    worth: float = 8.0  # passes, by their arithmetic alone, that iterations ahead may cost
     at_once: int = 10
     n_earlier: int = 1
     share: float = 0.05  # of the projected gradient, at which iterations ahead end
@@ -93,7 +94,8 @@ class Passes:
         sketch = V.known_sketch if isinstance(V, Blocks) else None
         all_seen = along((seen, *earlier))
         known = Problem(enriched(V, sketch, *all_seen), problem.rank)
-        looks = loop(known, self.ahead, seen.x, limit=self.n_ahead, at_most=self.at_once)
+        limit = self._limit(problem, known)
+        looks = loop(known, self.ahead, seen.x, limit=limit, at_most=self.at_once)
         look, begun = next(looks), known.stationarity(seen.x)
         for look in looks:
             if look.t % self.at_once == 0:
@@ -101,6 +103,13 @@ class Passes:
                 if bool(size <= self.share * begun):
                     break
         return look.factors
+
+    def _limit(self, problem: Problem, known: Problem) -> int:
+        """How many iterations on V̂ cost as much as a few passes; few where V is hardly larger."""
+        (m, n), r = problem.V.shape, problem.rank
+        iteration = 2 * float(known.V.work()) + self.n_sweeps * r * (m + n)
+        several = self.worth * 2 * m * n / iteration
+        return min(max(int(several), self.at_once), self.n_ahead)
 
 
 @dataclass(frozen=True, eq=False)
