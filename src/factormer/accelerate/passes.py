@@ -71,8 +71,9 @@ class Passes:
 
     def step(self, problem: Problem, state: PassesState) -> PassesState:
         seen = one_pass(problem.V, state.ahead, self.n_sweeps)
-        error = seen.sq_error
-        if state.seen is not None and not bool(error <= state.error) and not bool(state.plain):
+        error, slack = seen.sq_error, 1 + 4 * torch.finfo(problem.V.dtype).eps
+        fell = (error <= slack * state.error) | state.plain
+        if state.seen is not None and not bool(fell):
             plain = self._plain(problem, state.seen)
             return state._replace(ahead=plain, plain=torch.ones_like(state.plain))
         earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]

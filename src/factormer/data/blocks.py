@@ -203,10 +203,11 @@ class Blocks:
             size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
             P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
             U, Z = plain.both(P)
-            by_U = whitening(U)
-            Z = Z @ by_U
+            for _ in range(2):  # the second time makes U orthonormal to all digits
+                by_U = whitening(U)
+                U, Z = U @ by_U, Z @ by_U
             lost = plain.sq_norm() - inner(Z, Z)
-            self.record.sketch = LowRank(U @ by_U, Z, lost.clamp(min=0))
+            self.record.sketch = LowRank(U, Z, lost.clamp(min=0))
         return self.known_sketch  # pyright: ignore[reportReturnType]
 
     @property

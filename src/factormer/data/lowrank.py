@@ -160,10 +160,13 @@ def enriched(
         return agreeing(V, W, VtW, H, VH)
     Q, VtQ = sketch.U, sketch.Z
     size = W.norm(dim=0).clamp(min=torch.finfo(W.dtype).tiny)
-    inside = Q.mT @ (W / size)
-    rest = W / size - Q @ inside  # what W has beyond the sketch
-    beyond = rest.norm(dim=0) > _BEYOND[W.dtype]
-    rest, VtR = rest[:, beyond], (VtW / size - VtQ @ inside)[:, beyond]
+    rest, VtR = W / size, VtW / size
+    for _ in range(2):  # what W has beyond the sketch; the second time to all digits
+        inside = Q.mT @ rest
+        rest, VtR = rest - Q @ inside, VtR - VtQ @ inside
+        size = rest.norm(dim=0)
+        beyond = size > _BEYOND[W.dtype]
+        rest, VtR = rest[:, beyond] / size[beyond], VtR[:, beyond] / size[beyond]
     if rest.shape[1]:
         by_rest = whitening(rest)
         Q, VtQ = torch.cat([Q, rest @ by_rest], 1), torch.cat([VtQ, VtR @ by_rest], 1)

@@ -168,8 +168,8 @@ def _sq_error(
     if bool(error >= _RESOLVED[W.dtype] * norm):
         return error
     if not scipy.sparse.issparse(block):
-        residual = torch.addmm(block, W, H.mT, beta=-c).view(-1)
-        return residual.dot(residual).double()
+        residual = torch.addmm(block, W, H.mT, beta=-c)
+        return torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2
     W, H = W.double(), H.double()
     VH = c * times(block.astype(np.float64), H)
     return (norm + inner(W.mT @ W, H.mT @ H) - 2 * inner(VH, W)).clamp(min=0)

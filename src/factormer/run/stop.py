@@ -61,6 +61,9 @@ class Stationary:
         if len(self._errors) > _LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error
             met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
+        if isinstance(problem.V, Blocks) and len(self._errors) > 2:  # where a look is a whole pass
+            stalled = self._errors[-3] - error <= 16 * eps * error
+            met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
         return Status.CONVERGED if every(met) else None
 
     def _is_due(self, problem: Problem, x: Factors, iteration: int) -> bool:

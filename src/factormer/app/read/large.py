@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from factormer.app.read.data import DataError, reading
 from factormer.app.read.optional import require
 from factormer.data.intake import fits
+from factormer.data.memory import as_bytes
 from factormer.data.sources import Source, source_of
 
 _STORES = (".h5", ".hdf5", ".zarr")  # which are read in blocks whatever their size
@@ -18,15 +20,20 @@ _SUFFIXES = (".npy", ".h5ad", ".parquet", *_STORES)
 
 def opened(path: str | Path, key: str | None, memory_limit: Any) -> Source | None:
     """The file as a source of rows; None if it is of another kind, or fits into memory."""
-    path = Path(path).expanduser()
+    path, limit = Path(path).expanduser(), as_bytes(memory_limit)
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES or not path.exists():
         return None
+    if suffix not in _STORES:
+        source = None
+        with suppress(Exception):  # the reader of files in memory says what is wrong
+            source = source_of(_store(path, suffix, key))
+        return None if source is None or fits(source, limit) else source
     with reading(path, "a matrix that is read in blocks"):
         source = source_of(_store(path, suffix, key))
     if source is None:
         raise DataError(f"{path} holds no matrix of rows; choose one in it with --key")
-    return None if suffix not in _STORES and fits(source, memory_limit) else source
+    return source
 
 
 def _store(path: Path, suffix: str, key: str | None) -> Any:
