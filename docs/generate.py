@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from factormer.nn.anyrank import AnyRankConfig
+from factormer.nn.factormer import ModelConfig
+from factormer.nn.rank import RankConfig
 from factormer.nn.zoo import Card, models
 
 
@@ -61,6 +63,12 @@ BENCHMARKS = (
 ROLES = {
     "init": "gives the start; `factorize(V, {rank}, init={name!r})`",
     "accelerator": "proposes points on the way; `factorize(V, {rank}, accelerator={name!r})`",
+    "model": "chooses the rank; `select_rank(V, model={name!r})`",
+}
+NETWORKS = {
+    ModelConfig: "Factormer",
+    AnyRankConfig: "any-rank network",
+    RankConfig: "Transformer over ranks",
 }
 LIMITS = {
     "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "
@@ -72,6 +80,8 @@ LIMITS = {
     "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
     'too. `accelerator="auto"` uses it on dense matrices of a million entries and more, where it '
     "saves time; on small ones and on sketches it costs more than it saves.",
+    "rank": "Trained on planted ranks alone. Where components coincide, or are weaker than noise, "
+    "it finds fewer than were planted; `choice.clear` is then mostly false.",
     "any-rank-admm": "Trained over ADMM half-steps, for stacks and GPUs. Over HALS it gains "
     "almost nothing.",
 }
@@ -103,11 +113,11 @@ def model_cards(cards: Mapping[str, Card]) -> Iterator[str]:
 
 
 def _model_card(name: str, card: Card) -> Iterator[str]:
-    rank = "r" if isinstance(card.config, AnyRankConfig) else card.config.rank
+    rank = card.config.rank if isinstance(card.config, ModelConfig) else "r"
     role = ROLES[card.use].format(name=name, rank=rank)
     yield f"## {name}\n\nVersion {card.version}. {card.ranks.capitalize()}; {role}.\n"
     yield f"{LIMITS.get(name, '')}\n\n| | |\n| --- | --- |"
-    network = "any-rank network" if isinstance(card.config, AnyRankConfig) else "Factormer"
+    network = NETWORKS[type(card.config)]
     yield f"| network | {network}; {_inline(vars(card.config))} |"
     facts = card.course
     options, before = facts.pop("options", {}), facts.pop("begun from", None)

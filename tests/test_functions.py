@@ -23,7 +23,7 @@ SOLVERS = [kind.name for kind in KINDS if {"free", "least squares"} <= set(kind.
 CARDS = factormer.models()
 INITS = ["auto", *STARTS, *(name for name, card in CARDS.items() if card.use == "init")]
 ACCELERATORS = [None, "auto", *(name for name, c in CARDS.items() if c.use == "accelerator")]
-NETWORKS = [{card.use: name} for name, card in CARDS.items()]
+NETWORKS = [{card.use: name} for name, card in CARDS.items() if card.use != "model"]
 RANK_10 = [{card.use: name} for name, card in CARDS.items() if card.ranks == "rank 10"]
 
 

@@ -14,11 +14,14 @@ from factormer.run.trace import Trace
 from factormer.select.agreement import Consensus
 from factormer.select.consensus import consensus
 from factormer.select.loss import LossChoice, select_loss
+from factormer.select.ranks.choice import Choice
+from factormer.select.ranks.select import select_rank
 from factormer.select.validate import CrossValidation, cross_validate
 
 __version__ = "0.1.0"
 __all__ = [
     "NMF",
+    "Choice",
     "Consensus",
     "CrossValidation",
     "LossChoice",
@@ -38,6 +41,7 @@ __all__ = [
     "non_negative_factorization",
     "patch",
     "select_loss",
+    "select_rank",
     "unpatch",
 ]
 

@@ -114,6 +114,7 @@ US, HERE = os.getpid(), platform.node()
         ("\0not a number", 0, True),
         (f"{10**40} {HERE}", 0, False),
     ],
+    ids=["ours", "old", "dead", "far", "far and old", "new", "empty", "odd", "huge"],
 )
 def test_a_flag_counts_while_its_process_lives(tmp_path, monkeypatch, text, age, is_live):
     monkeypatch.setattr(locks, "fcntl", None)

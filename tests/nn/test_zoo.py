@@ -18,9 +18,11 @@ from factormer.nn.zoo import (
     FORMAT,
     Card,
     checksum,
+    find_model,
     load_any_rank,
     load_factormer,
     load_model,
+    load_rank,
     models,
     read_card,
     save_model,
@@ -29,8 +31,8 @@ from tests.data.test_files import fill_the_disk
 from tests.networks import random_any_rank, random_network, small_config
 from tests.nn.cases import draw_point, each_config
 
-NAMES = [name for name, card in models().items() if not isinstance(card.config, AnyRankConfig)]
-ANY_RANK = [name for name in models() if name not in NAMES]
+NAMES = [name for name, card in models().items() if isinstance(card.config, ModelConfig)]
+ANY_RANK = [name for name, card in models().items() if isinstance(card.config, AnyRankConfig)]
 each_model = pytest.mark.parametrize("name", NAMES)
 
 CONFIG = small_config()
@@ -60,8 +62,29 @@ def header_of(card: Any) -> dict[str, str]:
 # Shipped networks
 
 
-def test_networks_for_both_uses_are_shipped():
-    assert {card.use for card in models().values()} == {"init", "accelerator"}
+def test_networks_for_all_uses_are_shipped():
+    assert {card.use for card in models().values()} == {"init", "accelerator", "model"}
+
+
+def test_shipped_network_for_the_rank_loads_with_a_card_of_its_own(golden):
+    model, card = load_rank("rank"), models()["rank"]
+    assert (card.name, card.config, card.use) == ("rank", model.config, "model")
+    assert find_model("rank").stat().st_size < 2e6
+    assert str(card).startswith(f"rank (version {card.version}): model, any rank")
+    assert card.training["finished"]
+    assert card.training["where it holds"]
+    json.dumps(asdict(card))
+    rng = torch.Generator().manual_seed(0)
+    features = torch.randn(6, model.config.n_features, generator=rng).double()
+    with torch.no_grad():
+        p = model.double().probabilities(features, torch.ones(6, dtype=torch.bool))
+    golden("model-rank", rtol=1e-6, probabilities=p)
+
+
+def test_network_for_the_rank_is_refused_elsewhere_with_a_sentence():
+    for load in (load_factormer, load_any_rank):
+        with pytest.raises(ValueError, match="rank chooses a rank"):
+            load("rank")
 
 
 @each_model

@@ -40,6 +40,12 @@ class Rows:
         cuts = np.unique([0, *np.searchsorted(starts, aims[1:-1]), len(starts) - 1]).tolist()
         return [(slice(a, b), self.block(a, b)) for a, b in pairwise(cuts)]
 
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Starts and columns as compiled loops take them."""
+        starts, columns = (a.numpy().astype(np.int64) for a in (self.starts, self.columns))
+        return starts, columns
+
     def block(self, a: int, b: int) -> Tensor:
         """The rows a … b as a sparse tensor."""
         inside = slice(int(self.starts[a]), int(self.starts[b]))

@@ -28,8 +28,12 @@ from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients
 
 
-def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) -> Request:
-    """The request of an estimator's parameters; `before` are components to continue from."""
+def request_of(
+    options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int, rank: int | None = None
+) -> Request:
+    """The request of an estimator's parameters; `before` are components to continue from, and
+    `rank` their number where it was selected.
+    """
     m, n = V.shape
     loss, asked = loss_of(options.beta_loss, options.solver), Asked.read(options)
     check_limits(options.max_iter, options.tol, options.time_limit)
@@ -42,7 +46,7 @@ def request_of(options: Any, V: Matrix, W: Any, H: Any, before: Any, seed: int) 
             RuntimeWarning,
         )
         W = H = None
-    rank = rank_of(options.n_components, n, H)
+    rank = rank_of(options.n_components, n, H) if rank is None else rank
     check_room(V, rank)
     fits = before is not None and tuple(before.shape) == (rank, n)
     warm = options.warm_start and fits and bool((before != 0).any())  # zeros would stay zeros

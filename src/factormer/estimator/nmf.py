@@ -30,6 +30,7 @@ from factormer.estimator.options import (
 )
 from factormer.estimator.reading import is_tensor, read, returned, validated
 from factormer.estimator.scoring import held_out_score
+from factormer.estimator.selecting import selected
 from factormer.estimator.streaming import Coders, copied
 from factormer.kernels.threads import threads
 from factormer.run.choose import choose
@@ -37,6 +38,7 @@ from factormer.run.execute import execute
 from factormer.run.result import Result
 from factormer.run.settle import coefficients, is_least_squares
 from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
+from factormer.select.ranks.choice import Choice
 from factormer.solvers.online import Statistics
 
 
@@ -49,8 +51,9 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     Parameters
     ----------
-    n_components : int, "auto" or None
+    n_components : int, "auto", "select" or None
         Rank; "auto" takes that of a custom start. Otherwise both are the number of features.
+        "select" chooses it from 1 to 16, as `select_rank` does, and warns where it is not clear.
     init : str or None
         As in `factorize`; also scikit-learn's "nndsvdar", and None: "nndsvda", or "random" where
         the rank is above min(n_samples, n_features).
@@ -107,6 +110,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Error by iteration; plots itself. With another loss or penalties, √(2·objective / entries).
     status_, result_ : Status, Result
         Why the iterations ended; both factors, status and trace.
+    choice_ : Choice or None
+        How the rank was chosen, with n_components="select".
     """
 
     n_features_in_: int
@@ -199,7 +204,10 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     ) -> Any:  # fmt: skip
         X, V = read(self, X, mask, weights, sigma, reset=True)
         started = time.perf_counter()
-        request = request_of(self, V, W, H, getattr(self, "components_", None), self._seed())
+        seed = self._seed()
+        self.choice_: Choice | None = selected(self, V, seed)
+        rank = None if self.choice_ is None else self.choice_.rank
+        request = request_of(self, V, W, H, getattr(self, "components_", None), seed, rank)
         total = request.limits.max_iter * request.n_init
         hooks = Hooks.of(self, X, total)
         with bar(bool(self.verbose), total) as look:

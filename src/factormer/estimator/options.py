@@ -27,12 +27,17 @@ def rank_of(n_components: Any, n_features: int, H: Any) -> int:
         return len(H)
     if n_components is None or n_components == "auto":
         return n_features
+    if isinstance(n_components, str) and n_components == "select":
+        raise ValueError(
+            "n_components is 'select', which takes all rows at once: call fit, or pass a number "
+            "to partial_fit"
+        )
     try:
         return as_rank(n_components)
     except ValueError:
         raise ValueError(
             f"n_components is {n_components!r}; it must be a whole number of at least 1, "
-            "None or 'auto'"
+            "None, 'auto' or 'select'"
         ) from None
 
 

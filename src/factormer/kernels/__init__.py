@@ -99,6 +99,11 @@ def kullback_iterations(*wanted: Any) -> ModuleType | None:
     return _loaded("kullback_loop", *wanted)
 
 
+def stored_entries(*wanted: Any) -> ModuleType | None:
+    """The fit at stored entries of sparse data, and sums over them."""
+    return _loaded("stored", *wanted)
+
+
 def proximal_entries(*wanted: Any) -> ModuleType | None:
     """Proximal points of other losses, entry by entry."""
     return _loaded("proximal", *wanted)

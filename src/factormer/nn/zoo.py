@@ -20,11 +20,14 @@ from safetensors.torch import save
 from factormer.data.files import parsed, write
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig
+from factormer.nn.rank import RankConfig, RankNetwork
 from factormer.nn.refining import Network, build
 
 FORMAT = "factormer-1"
 _PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (docs/log.md)
 Model = TypeVar("Model", bound=torch.nn.Module)
+Config = ModelConfig | AnyRankConfig | RankConfig
+_KINDS = {"any-rank": AnyRankConfig, "rank": RankConfig}  # a card without a kind: ModelConfig
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,15 @@ class Card:
 
     name: str
     version: str
-    config: ModelConfig | AnyRankConfig
+    config: Config
     training: Mapping[str, Any]
     figures: Mapping[str, Any]
 
     @property
     def use(self) -> str:
-        """Where the name goes: as `init` or as `accelerator`."""
+        """Where the name goes: as `init`, as `accelerator`, or as `model` of `select_rank`."""
+        if isinstance(self.config, RankConfig):
+            return "model"
         if isinstance(self.config, AnyRankConfig):
             return "accelerator"
         return "init" if self.config.n_points == 1 else "accelerator"
@@ -47,7 +52,7 @@ class Card:
     @property
     def ranks(self) -> str:
         """Which ranks the network serves."""
-        return "any rank" if isinstance(self.config, AnyRankConfig) else f"rank {self.config.rank}"
+        return f"rank {self.config.rank}" if isinstance(self.config, ModelConfig) else "any rank"
 
     @property
     def course(self) -> dict[str, Any]:
@@ -92,10 +97,12 @@ def models() -> dict[str, Card]:
     return {path.stem: read_card(path) for path in sorted(_folder().glob("*.safetensors"))}
 
 
-def load_model(name: str | Path) -> Network | AnyRankNetwork:
+def load_model(name: str | Path) -> Network | AnyRankNetwork | RankNetwork:
     """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
     path = find_model(name)
     config = read_card(path).config
+    if isinstance(config, RankConfig):
+        return _filled(RankNetwork, config, path)
     make = AnyRankNetwork if isinstance(config, AnyRankConfig) else build
     return _filled(make, config, path)
 
@@ -105,14 +112,26 @@ def load_factormer(name: str | Path) -> Network:
     model = load_model(name)
     if isinstance(model, AnyRankNetwork):
         raise ValueError(f"{name} is an any-rank accelerator; choose a network that serves a rank")
+    if isinstance(model, RankNetwork):
+        raise ValueError(f"{name} chooses a rank; choose a network that serves a rank")
     return model
 
 
 def load_any_rank(name: str | Path) -> AnyRankNetwork:
     """Load an accelerator that serves every rank."""
     model = load_model(name)
+    if isinstance(model, RankNetwork):
+        raise ValueError(f"{name} chooses a rank; choose an any-rank accelerator")
     if not isinstance(model, AnyRankNetwork):
         raise ValueError(f"{name} serves only rank {model.config.rank}; choose an any-rank one")
+    return model
+
+
+def load_rank(name: str | Path) -> RankNetwork:
+    """Load a network that chooses the rank."""
+    model = load_model(name)
+    if not isinstance(model, RankNetwork):
+        raise ValueError(f"{name} does not choose a rank; 'rank' does, or one of your own")
     return model
 
 
@@ -142,8 +161,8 @@ def _filled(make: Callable[[Any], Model], config: Any, path: Path) -> Model:
     return model.requires_grad_(False).eval()
 
 
-def _depth(config: ModelConfig | AnyRankConfig) -> int:
-    return config.n_layers if isinstance(config, AnyRankConfig) else config.n_pairs
+def _depth(config: Config) -> int:
+    return config.n_pairs if isinstance(config, ModelConfig) else config.n_layers
 
 
 def find_model(name: str | Path) -> Path:
@@ -161,7 +180,7 @@ def find_model(name: str | Path) -> Path:
     return path
 
 
-def save_model(model: Network | AnyRankNetwork, card: Card, path: Path) -> None:
+def save_model(model: Network | AnyRankNetwork | RankNetwork, card: Card, path: Path) -> None:
     """Write weights and card, completely or not at all."""
     header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
     tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}
@@ -189,7 +208,7 @@ def read_card(path: Path) -> Card:
     try:
         fields = parsed(header["card"])
         config = fields["config"]
-        cls = AnyRankConfig if config.get("kind") == "any-rank" else ModelConfig
+        cls = _KINDS.get(config.get("kind"), ModelConfig)
         return Card(**(fields | {"config": cls(**config)}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the card in {path} cannot be read: {error}") from error

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.data import Dense, Matrix, Normal, Observed, Sparse
 from factormer.data.factors import Factors
+from factormer.data.sparse import Rows
 from factormer.problem.loss import Loss
 
 _BLOCK = 2**20  # entries of V per block
@@ -29,7 +31,7 @@ class EntryByEntry:
         d, V = self.loss, self.V
         if isinstance(V, Sparse) and d.zero_slope is not None:  # zeros count, and cost s·y
             total = d.zero_slope * (x.W.double().sum(dim=0) * x.H.double().sum(dim=0)).sum()
-            for v, y, _, _ in _stored(V, x):
+            for v, y, _ in _stored(V, x):
                 total = total + (d(v, y) - d.zero_slope * y).double().sum()
         else:
             parts = ((v, y, w) for v, y, w, _ in _weighted(V, x))
@@ -51,8 +53,8 @@ class EntryByEntry:
         d, V, (W, H) = self.loss, self.V, x
         if isinstance(V, Sparse) and d.zero_slope is not None:
             out = d.zero_slope * W.sum(dim=0).expand_as(H)
-            for v, y, rows, columns in _stored(V, x):
-                _add(out, W, (rows, columns), d.slope(v, y) - d.zero_slope)
+            for v, y, at in _stored(V, x):
+                _add(out, W, at, d.slope(v, y) - d.zero_slope)
             return out
         out = torch.zeros_like(H)
         for v, y, w, at in _weighted(V, x):
@@ -65,8 +67,8 @@ class EntryByEntry:
         d, V, (W, H) = self.loss, self.V, x
         up = torch.zeros_like(H)
         if isinstance(V, Sparse) and d.zero_slope is not None:
-            for v, y, rows, columns in _stored(V, x):
-                _add(up, W, (rows, columns), d.parts(v, y)[0])
+            for v, y, at in _stored(V, x):
+                _add(up, W, at, d.parts(v, y)[0])
             return up, d.zero_slope * W.sum(dim=0).expand_as(H)
         down = torch.zeros_like(H)
         for v, y, w, at in _weighted(V, x):
@@ -75,31 +77,60 @@ class EntryByEntry:
         return up, down
 
 
-def _add(out: Tensor, W: Tensor, at: Any, part: Tensor) -> None:
+class _Entries(NamedTuple):
+    """Stored entries: their rows and columns, or, for compiled loops, all of the matrix."""
+
+    rows: Tensor | None = None
+    columns: Tensor | None = None
+    whole: Rows | None = None
+
+
+def _add(out: Tensor, W: Tensor, at: slice | _Entries, part: Tensor) -> None:
     """Add partᵀ W of some entries to `out`."""
-    if isinstance(at, tuple):
-        out.index_add_(0, at[1], W[at[0]] * part[:, None])
-    else:
+    if isinstance(at, slice):
         out += part.mT @ W[..., at, :]
+    elif at.whole is None:
+        assert at.rows is not None
+        assert at.columns is not None
+        out.index_add_(0, at.columns, W[at.rows] * part[:, None])
+    else:
+        loops = kernels.stored_entries("sums", kernels.real(W.dtype))
+        assert loops is not None
+        arrays = (part.contiguous().numpy(), W.contiguous().numpy(), out.numpy())
+        loops.sums(kernels.real(W.dtype))(*at.whole.places, *arrays)
 
 
-def _stored(V: Sparse, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Stored entries v, their fit y, rows and columns, in blocks."""
-    at = V.by_rows
+def _stored(V: Sparse, x: Factors) -> Iterator[tuple[Tensor, Tensor, _Entries]]:
+    """Stored entries v, their fit y, and where they are; in blocks, or compiled all at once."""
+    at, real = V.by_rows, kernels.real(V.dtype)
+    loops = kernels.stored_entries("fits", real) if _is_plain(V, x) else None
+    if loops is not None and kernels.stored_entries("sums", real) is not None:
+        y = at.values.new_empty(len(at.values))
+        loops.fits(real)(*at.places, *(F.contiguous().numpy() for F in x), y.numpy())
+        yield V.scale * at.values, y, _Entries(whole=at)
+        return
     counts = at.starts.diff().long()
     rows = torch.repeat_interleave(torch.arange(len(counts), device=V.device), counts)
     size = max(1, _BLOCK // x.W.shape[-1])
     for a in range(0, max(len(rows), 1), size):
         i, j = rows[a : a + size], at.columns[a : a + size].long()
-        yield V.scale * at.values[a : a + size], (x.W[i] * x.H[j]).sum(dim=-1), i, j
+        fit = (x.W[i] * x.H[j]).sum(dim=-1)
+        yield V.scale * at.values[a : a + size], fit, _Entries(i, j)
 
 
-def _weighted(V: Matrix, x: Factors) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Any]]:
-    """Entries v, their fit y and weights, and where: a slice of rows, or (rows, columns)."""
+def _is_plain(V: Sparse, x: Factors) -> bool:
+    on_cpu = V.device.type == "cpu" and not torch.is_grad_enabled()
+    return on_cpu and V.dtype == x.W.dtype == x.H.dtype
+
+
+def _weighted(
+    V: Matrix, x: Factors
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, slice | _Entries]]:
+    """Entries v, their fit y and weights, and where: a slice of rows, or stored entries."""
     if isinstance(V, Observed) and isinstance(V.V, Sparse):
         start = 0
-        for v, y, i, j in _stored(V.V, x):
-            yield v, y, V.weights[start : start + len(v)], (i, j)
+        for v, y, at in _stored(V.V, x):
+            yield v, y, V.weights[start : start + len(v)], at
             start += len(v)
         return
     data = V.V if isinstance(V, Observed) else V

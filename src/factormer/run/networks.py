@@ -16,6 +16,7 @@ from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
 from factormer.nn import zoo
 from factormer.nn.anyrank import AnyRankNetwork
+from factormer.nn.rank import RankNetwork
 from factormer.solvers.base import Solver
 
 ANY_RANK = "any-rank"  # the network that "auto" uses
@@ -33,7 +34,10 @@ def accelerator(name: str, device: torch.device) -> zoo.Network | AnyRankNetwork
         raise ValueError(f"accelerator is {name!r}; choose one of {names}")
     if name == ANY_RANK and device.type == "cpu":
         return _shipped(name)
-    return zoo.load_model(name).to(device)
+    network = zoo.load_model(name)
+    if isinstance(network, RankNetwork):
+        raise ValueError(f"{name} chooses a rank; choose a network that accelerates")
+    return network.to(device)
 
 
 @cache

@@ -1,1 +1,1 @@
-"""What a fit leaves open: how stable it is, and which rank and loss describe the data."""
+"""What a fit leaves open: how many components, which loss, and how far to trust the answer."""

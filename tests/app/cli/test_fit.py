@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import typer.testing
 
-from factormer.app.cli import app, fit, main
+from factormer.app.cli import app, bar, fit, main
 from factormer.app.cli.fit import parse_ranks
 from factormer.app.runs import RunFolder
 
@@ -50,7 +50,7 @@ def test_fit_says_what_is_not_known_before_it_fits(capsys, monkeypatch):
     def stop(self, rank):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fit._Bar, "begin", stop)
+    monkeypatch.setattr(fit.Bar, "begin", stop)
     assert main(["fit", "holes.csv", "--rank", "1"]) == 130
     told = "holes 3×3: table separated by blanks; labels in the first line\n"
     told += "  rows: 3 rows without labels\n  columns: 3 columns: x, y, z\n"
@@ -176,9 +176,9 @@ def test_a_mask_may_be_of_another_kind_of_file_than_the_data(capsys):
 
 def test_progress_tells_error_iteration_and_time_left(capsys, monkeypatch):
     shown = []
-    update = fit.Progress.update
+    update = bar.Progress.update
     monkeypatch.setattr(
-        fit.Progress, "update", lambda *a, **k: (shown.append(k.get("state")), update(*a, **k))
+        bar.Progress, "update", lambda *a, **k: (shown.append(k.get("state")), update(*a, **k))
     )
     arguments = ["--rank", "2..3", "--max-iter", "20", "--time-limit", "60", "--tol", "0"]
     assert main(["fit", "data.npy", *arguments, "--progress"]) == 0
@@ -191,9 +191,9 @@ def test_progress_tells_error_iteration_and_time_left(capsys, monkeypatch):
 
 def test_several_runs_of_each_rank(capsys, monkeypatch):
     shown = []
-    update = fit.Progress.update
+    update = bar.Progress.update
     monkeypatch.setattr(
-        fit.Progress, "update", lambda *a, **k: (shown.append(k.get("state")), update(*a, **k))
+        bar.Progress, "update", lambda *a, **k: (shown.append(k.get("state")), update(*a, **k))
     )
     arguments = ["--rank", "2..3", "--max-iter", "20", "--n-init", "4", "--out", "run"]
     assert main(["fit", "data.npy", *arguments, "--progress"]) == 0
@@ -236,7 +236,7 @@ def test_the_same_command_goes_on_after_an_interrupt(capsys, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fit._Bar, "watch", stop)
+        patch.setattr(fit.Bar, "watch", stop)
         assert main([*command, "--json"]) == 130
     captured = capsys.readouterr()
     assert "interrupted; the same command continues from here" in captured.err

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from factormer.app.cli.app import AsJson, app, ended_as_interrupted, given, print_json
+from factormer.app.cli.bar import Bar
 from factormer.app.cli.large import fit_large
 
 Data, Model, Solver, Trust = "Data", "Model", "Solver", "Trust"
-_RANK = "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared."
+_RANK = (
+    "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared. "
+    "select: chosen from the data."
+)
 _RANKS = 1000  # at most, in one run
 _SAID_OF = (
     "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
@@ -112,10 +114,11 @@ def fit(
     from factormer.app.report import write_report
     from factormer.app.runs import FitOptions, RunFolder
     from factormer.app.runs import fit as run
+    from factormer.app.runs.select import choose_rank, described, keep_choice
     from factormer.data.intake import as_device
     from factormer.select.loss import select_loss
 
-    ranks = parse_ranks(rank)
+    ranks = [] if rank == "select" else parse_ranks(rank)
     if device is not None:
         as_device(device)
     said = {"layout": layout, "header": header, "index": index, "resize": resize}
@@ -125,6 +128,7 @@ def fit(
         needs = {"mask": mask, "weights": weights, "missing": missing, "transpose": transpose}
         needs |= {"regularize-w": regularize_w, "regularize-h": regularize_h, "layout": layout}
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
+        needs |= {"rank select": rank == "select", "title": title}
         folder = out or Path("runs") / file.stem
         shown = {"as_json": as_json, "progress": progress, "memory_limit": memory_limit}
         return fit_large(file, source, ranks, folder, options=options, refused=needs, **shown)
@@ -143,14 +147,14 @@ def fit(
         for name, path in (("mask", mask), ("weights", weights))
     }
     tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
-    choice = None
+    noise = None
     if loss == "select":
-        choice = select_loss(data.V, mask=beside["mask"], missing=missing, random_state=seed)
+        noise = select_loss(data.V, mask=beside["mask"], missing=missing, random_state=seed)
         tell()
         if not as_json:
-            print(f"loss {choice.loss}: {choice.reason}")
+            print(f"loss {noise.loss}: {noise.reason}")
     options = FitOptions(
-        loss=_number_or_name(loss) if choice is None else choice.loss,
+        loss=_number_or_name(loss) if noise is None else noise.loss,
         regularize_w=tuple(regularize_w or ()),
         regularize_h=tuple(regularize_h or ()),
         missing=missing,
@@ -169,7 +173,11 @@ def fit(
     )
     folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
-    bar = _Bar(ranks, max_iter, time_limit, n_init, shown=progress)
+    choice = None
+    if rank == "select":
+        choice = choose_rank(data, options, **beside)
+        ranks = [choice.rank]
+    bar = Bar(ranks, max_iter, time_limit, n_init, shown=progress)
 
     def begin(rank: int) -> None:
         tell()
@@ -182,13 +190,15 @@ def fit(
             options,
             folder.path,
             **beside,
-            selected=None if choice is None else choice.summary(),
+            selected=None if noise is None else noise.summary(),
             command=shlex.join(["factormer", *given.get()]),
             fresh=fresh,
             begin=begin,
             watch=bar.watch if bar.shown else None,
             ran=bar.ran if bar.shown else None,
         )
+    if choice is not None:
+        keep_choice(choice, folder.path)
     write_report(folder)
     interrupted = any(not result.is_finished for result in results)
     if as_json:
@@ -201,10 +211,13 @@ def fit(
                 "interrupted": interrupted,
                 "results": [asdict(result) for result in results],
             }
-            | ({} if choice is None else {"selected_loss": choice.summary()})
+            | ({} if noise is None else {"selected_loss": noise.summary()})
+            | ({} if choice is None else {"choice": described(choice)})
         )
     else:
         tell()
+        if choice is not None:
+            print(choice.reason)
         _print_results(results)
         _print_trust(results, options)
         print(f"report: {folder.report}")
@@ -233,8 +246,8 @@ def parse_ranks(text: str) -> list[int]:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         if not 1 <= first <= last:
             raise ValueError(
-                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20) or a list "
-                "(4,8,16)"
+                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20), a list "
+                "(4,8,16), or select"
             )
         if len(ranks) + last - first >= _RANKS:
             raise ValueError(
@@ -280,61 +293,3 @@ def _print_trust(results: list[Any], options: Any) -> None:
             f"  hidden entries are predicted best at rank {found.rank}, and within one standard "
             f"error of that from rank {found.rank_1se} on"
         )
-
-
-class _Bar:
-    """Progress on stderr: rank, error, iteration, and how long it may still take at most."""
-
-    def __init__(
-        self,
-        ranks: list[int],
-        max_iter: int,
-        time_limit: float | None,
-        n_init: int,
-        *,
-        shown: bool | None,
-    ) -> None:
-        console = Console(stderr=True)
-        self.shown = console.is_terminal if shown is None else shown
-        self._ranks, self._max_iter, self._time_limit = ranks, max_iter, time_limit
-        self._n_init = n_init
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
-            console=console,
-            disable=not self.shown,
-            transient=True,
-        )
-        self._task = self._progress.add_task("reading", total=None, state="")
-
-    def __enter__(self) -> None:
-        self._progress.start()
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def begin(self, rank: int) -> None:
-        """Show the next rank, before its first iteration."""
-        several = len(self._ranks) > 1
-        place = f" ({self._ranks.index(rank) + 1} of {len(self._ranks)})" if several else ""
-        text = f"rank {rank}{place}"
-        self._progress.update(self._task, total=None, completed=0, description=text, state="start")
-
-    def watch(self, rank: int, row: Any) -> None:
-        """Show an iteration; all that are left would take `left` seconds at this pace."""
-        t = row.iteration
-        left = row.seconds / max(t, 1) * (self._max_iter - t)
-        if self._time_limit is not None:
-            left = min(left, max(self._time_limit - row.seconds, 0.0))
-        minutes, seconds = divmod(round(left), 60)
-        state = (
-            f"error {float(row.rmse):.5g}  iteration {t}/{self._max_iter}  "
-            f"at most {minutes}:{seconds:02d} left"
-        )
-        self._progress.update(self._task, total=self._max_iter, completed=t, state=state)
-
-    def ran(self, done: int, error: float) -> None:
-        """Show how many runs of a rank are done."""
-        state = f"error {error:.5g}  {done} of {self._n_init} runs"
-        self._progress.update(self._task, total=self._n_init, completed=done, state=state)

@@ -29,8 +29,10 @@ def train(
     from factormer.train.loop import train as run
 
     as_device(device)
-    if _existing(config, read_table).get("kind") == "any-rank":
-        _train_any_rank(config, out, device, minutes)
+    others = {"any-rank": _train_any_rank, "rank": _train_rank}
+    other = others.get(str(_existing(config, read_table).get("kind")))
+    if other is not None:
+        other(config, out, device, minutes)
         return
     options = TrainConfig.load(config)
     folder = out or Path("runs") / options.name
@@ -94,6 +96,43 @@ def _train_any_rank(config: Path, out: Path | None, device: str, minutes: float 
             device=device,
             max_seconds=math.inf if minutes is None else 60 * minutes,
             warm_start=load_any_rank(options.warm_start) if options.warm_start else None,
+            report=report,
+        )
+    if not done.finished:
+        print(f"stopped at step {done.step}; the same command continues from there")
+    path = folder / f"{options.name}.safetensors"
+    save_model(done.model, make_card(options, done, device=device), path)
+    print(f"weights: {path}")
+
+
+def _train_rank(config: Path, out: Path | None, device: str, minutes: float | None) -> None:
+    from factormer.nn.zoo import load_rank, save_model
+    from factormer.train.rank.config import RankTraining
+    from factormer.train.rank.export import make_card
+    from factormer.train.rank.loop import train_rank
+
+    options = RankTraining.load(config)
+    folder = out or Path("runs") / options.name
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        task = progress.add_task("making curves", total=None)
+
+        def report(event: dict[str, Any]) -> None:
+            if event["event"] == "data":
+                progress.update(task, description=f"making curves: {event['text']}")
+            else:
+                text = f"loss {event['loss']:.3f}"
+                progress.update(
+                    task, total=event["total"], completed=event["step"], description=text
+                )
+
+        done = train_rank(
+            options,
+            folder,
+            device=device,
+            max_seconds=math.inf if minutes is None else 60 * minutes,
+            warm_start=load_rank(options.warm_start) if options.warm_start else None,
             report=report,
         )
     if not done.finished:

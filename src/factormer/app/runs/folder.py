@@ -3,6 +3,7 @@
 run.json            options, data, versions and machine
 axes.json           what rows and columns of V stand for
 data.npz            the SVD bound, where there is one
+choice.json, .png   how the rank was chosen, where it was
 rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json; of several runs
                     also consensus.npz and stability.csv
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
@@ -43,7 +44,7 @@ from factormer.data.locks import held
 
 # What a run that was killed leaves of a file that it was writing; see `replacing`.
 _LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
-_FILES = ("run.json", "axes.json", "data.npz", "report.html")
+_FILES = ("run.json", "axes.json", "data.npz", "report.html", "choice.json", "choice.png")
 
 
 @dataclass(frozen=True, kw_only=True)

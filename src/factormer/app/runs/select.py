@@ -1,0 +1,47 @@
+"""`--rank select`: the rank is chosen first, and the choice kept beside the run."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from factormer.app.read import Data
+from factormer.app.runs.fit import FitOptions
+from factormer.data.files import write
+from factormer.select.ranks.choice import Choice
+from factormer.select.ranks.select import select_rank
+
+
+def choose_rank(data: Data, options: FitOptions, *, mask: Any, weights: Any) -> Choice:
+    """The choice of a rank for the data of a run, under its loss."""
+    if weights is not None:
+        raise ValueError(
+            "--rank select takes entries that count the same; leave --weights out, and fit the "
+            "rank that it chooses with them"
+        )
+    return select_rank(
+        data.V, loss=options.loss, mask=mask, missing=options.missing, random_state=options.seed
+    )
+
+
+def described(choice: Choice) -> dict[str, Any]:
+    """The choice in numbers and words."""
+    return {
+        "rank": choice.rank,
+        "clear": choice.clear,
+        "reason": choice.reason,
+        "probabilities": {str(rank): p for rank, p in choice.probabilities.items()},
+        "criteria": {name: rule.rank for name, rule in choice.criteria.items()},
+    }
+
+
+def keep_choice(choice: Choice, path: Path) -> None:
+    """Write choice.json, and choice.png where there is matplotlib."""
+    write(path / "choice.json", json.dumps(described(choice), indent=2) + "\n")
+    picture = io.BytesIO()
+    with suppress(ImportError):
+        choice.plot().savefig(picture, dpi=120, format="png")
+        write(path / "choice.png", picture.getvalue())

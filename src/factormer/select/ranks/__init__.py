@@ -1,0 +1,1 @@
+"""How many components: curves over ranks, the network and the rules that read them."""
