@@ -62,7 +62,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     beta_loss : str or float
         d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
         β-divergence, which 2, 1 and 0 are.
-    tol, max_iter, accelerator, time_limit, device
+    tol, max_iter, accelerator, time_limit, device, memory_limit
         As in `factorize`.
     random_state : int, RandomState or None
         Seed of the random choices; None draws one from numpy's.
@@ -94,8 +94,6 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Weight of the past in `partial_fit`, above 0 and at most 1.
     callback : callable, optional
         Called after each iteration with its row of the trace: iteration, seconds, rmse, passes.
-    memory_limit : float or str, optional
-        As in `factorize`: bytes, or "4GB", beyond which X in a file or store is read in blocks.
 
     Attributes
     ----------
@@ -225,10 +223,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.result_.W
 
     def _store(self, H: Any, error: float) -> None:
-        self.components_ = copied(H.T)
-        self._coders = Coders()
-        self.n_components_ = self.components_.shape[0]
-        self.reconstruction_err_ = error
+        self.components_, self._coders = copied(H.T), Coders()
+        self.n_components_, self.reconstruction_err_ = self.components_.shape[0], error
 
     @property
     def _n_features_out(self) -> int:
