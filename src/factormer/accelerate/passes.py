@@ -55,7 +55,7 @@ class Passes:
     ahead: Solver[Any] = field(default_factory=HER)
     n_sweeps: int = 10
     n_ahead: int = 200
-    worth: float = 8.0  # passes, by their arithmetic alone, that iterations ahead may cost
+    worth: float = 100.0  # passes, by their arithmetic alone, that iterations ahead may cost
     at_once: int = 10
     n_earlier: int = 1
     share: float = 0.05  # of the projected gradient, at which iterations ahead end
@@ -106,7 +106,7 @@ class Passes:
         return look.factors
 
     def _limit(self, problem: Problem, known: Problem) -> int:
-        """How many iterations on V̂ cost as much as a few passes; few where V is hardly larger."""
+        """How many iterations on V̂ may be made: what counts are readings, but not at any price."""
         (m, n), r = problem.V.shape, problem.rank
         iteration = 2 * float(known.V.work()) + self.n_sweeps * r * (m + n)
         several = self.worth * 2 * m * n / iteration
