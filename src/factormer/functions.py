@@ -57,15 +57,17 @@ def factorize(
     order: str | None = "share",
     scale: str | None = "balanced",
     watch: Watch | None = None,
+    memory_limit: float | str | None = None,
 ) -> Result:
     """Factorize V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
 
     Parameters
     ----------
-    V : array-like, sparse matrix or tensor, (m, n)
+    V : array-like, sparse matrix, tensor, or file or store of rows, (m, n)
         Not negative, not infinite; NaN in dense data is an entry that is not known. A tensor of
         three or more axes is a stack of matrices. Sparse data, scipy's or torch's, is never made
-        dense.
+        dense. A numpy.memmap, an HDF5 or Zarr array, a ParquetFile, or X of a backed AnnData, is
+        read in blocks of rows if it does not fit into `memory_limit`.
     rank : int
         Number of components r.
     init : str
@@ -124,6 +126,9 @@ def factorize(
         Called with the factors and the trace after every few iterations: after each one on large
         problems, every 10 on small ones, every 500 with tol=0 and no time limit. It ends the run
         by returning True, and never changes the factors.
+    memory_limit : float or str, optional
+        Bytes, or text such as "4GB", that V, factors and sketches may take if V is in a file or
+        store; by default half of the memory of the machine.
 
     Returns
     -------
@@ -141,7 +146,9 @@ def factorize(
     started = time.perf_counter()
     check_callable("callback", callback)
     check_callable("watch", watch)
-    matrix = observe(V, mask=mask, weights=weights, missing=missing, device=device)
+    matrix = observe(
+        V, mask=mask, weights=weights, missing=missing, device=device, memory_limit=memory_limit
+    )
     request = Request.of(
         matrix,
         rank,
@@ -297,13 +304,16 @@ def explain(
     mask: Any = None,
     weights: Any = None,
     missing: str | None = None,
+    memory_limit: float | str | None = None,
     **options: Any,
 ) -> Explanation:
     """What `factorize` would do with these arguments, and why, without factorizing. Print it.
 
     `options` are keywords of `factorize`. The same is in `result.plan` of each result.
     """
-    matrix = observe(V, mask=mask, weights=weights, missing=missing, device=device)
+    matrix = observe(
+        V, mask=mask, weights=weights, missing=missing, device=device, memory_limit=memory_limit
+    )
     return choose(Request.of(matrix, rank, **options)).explanation
 
 

@@ -51,5 +51,5 @@ def test_trace_draws_on_the_current_axes_by_default():
 
 
 def test_unknown_column_to_draw_against_is_refused():
-    with pytest.raises(ValueError, match="x is 'time'; choose 'iteration' or 'seconds'"):
+    with pytest.raises(ValueError, match="x is 'time'; choose 'iteration', 'seconds' or 'passes'"):
         Trace().plot(x="time")

@@ -12,20 +12,22 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.accelerate.base import Restarted, Resumable
-from factormer.data import Dense, LowRank
+from factormer.data import Dense, LowRank, readings
 from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 
 
 class Graph(NamedTuple):
-    """A captured iteration: `replay` advances `state` in place by one iteration."""
+    """A captured iteration, which reads V so often: `replay` advances `state` in place by one."""
 
     graph: torch.cuda.CUDAGraph
     state: Resumable
+    passes: int
 
     def replay(self) -> Resumable:
         """The state after one more iteration; the next replay overwrites it."""
         self.graph.replay()
+        readings.add(self.passes)
         return self.state
 
 
@@ -91,9 +93,10 @@ class Captured(Restarted):
             self.step(problem, own)  # once uncaptured, to initialise libraries
         torch.cuda.current_stream(problem.V.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+        capture = torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local")
+        with readings.counted() as count, capture:
             _copy(_unshared(self.step(problem, own), own), own)
-        return Graph(graph, own)
+        return Graph(graph, own, count.passes)
 
 
 def _before(state: Resumable, errors: Float[Tensor, "n *b"]) -> Float[Tensor, "n *b"]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from factormer import kernels
 from factormer.accelerate.base import Restarted, Resumable
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
-from factormer.data import Dense, LowRank
+from factormer.data import Dense, LowRank, readings
 from factormer.data.factors import Factors
 from factormer.problem.arrays import as_data, is_readable, side_by_side
 from factormer.problem.problem import Problem
@@ -60,6 +60,7 @@ class HER(Restarted):
             errors,
             run.scratch,
         )
+        readings.add(2 * done * isinstance(problem.V, Dense))
         progress = run.progress._make(after)
         return Leapt(run._replace(progress=progress)), torch.from_numpy(errors[:done])
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from factormer import kernels
 from factormer.accelerate.base import Restarted, RestartedState
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
+from factormer.data import readings
 from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch
 from factormer.problem.problem import Problem
@@ -56,6 +57,7 @@ class ExtrapolatedNewton(Restarted):
             errors,
             room,
         )
+        readings.add(2 * n_iter)
         progress = restart.Progress(*after)
         memory = Momentum(*torch.tensor(progress[:3], dtype=dtype))
         error, plain = (

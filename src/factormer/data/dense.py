@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from factormer.data import readings
 from factormer.data.base import A, Normal, inner, n_entries
 from factormer.data.factors import Factors
 from factormer.kernels.threads import gather, share
@@ -38,6 +39,7 @@ class Dense:
         V = self.stored
         if self.scale is None and self.dtype == V.dtype:
             return V
+        readings.add()
         c = 1.0 if self.scale is None else self.scale[..., None, None]
         if not self._is_large or V.requires_grad:
             return (V * c).to(self.dtype)
@@ -78,6 +80,7 @@ class Dense:
 
     @cached_property
     def _sq_norm(self) -> Float[Tensor, "*b"]:
+        readings.add()
         if not self._is_large:
             return inner(self.entries, self.entries)
         c = 1.0 if self.scale is None else self.scale
@@ -107,14 +110,17 @@ class Dense:
         return (row_major(self.entries),), (row_major(self.entries.mT),)
 
     def __matmul__(self, X: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b m k"]:
+        readings.add()
         return product(self.entries, X)
 
     def normal(self, W: Float[Tensor, "*b m r"]) -> Normal:
         """Return (VᵀW, WᵀW)."""
+        readings.add()
         return Normal(product(self.entries.mT, W), W.mT @ W)
 
     def sq_error(self, x: Factors) -> Float[Tensor, "*b"]:
         """‖W Hᵀ − V‖², from the residual itself: the Gram expansion has no digit near a fit."""
+        readings.add()
         V, (W, H) = self.entries, x
         if torch.is_grad_enabled() or V.dim() > 2:
             return (W @ H.mT - V).square().sum(dim=(-2, -1))
@@ -128,6 +134,7 @@ class Dense:
 
     @cached_property
     def _total(self) -> Float[Tensor, "*b"]:
+        readings.add()
         V = self.entries
         if not self._is_large:
             return V.sum(dim=(-2, -1), dtype=torch.float64)  # which may overflow float32
@@ -148,6 +155,7 @@ class Dense:
 
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]:
         """Yield the rows in dense blocks of at most `size` (None: all at once)."""
+        readings.add()
         m = self.shape[-2]
         for start in range(0, m, size or m):
             rows = slice(start, min(start + (size or m), m))

@@ -11,9 +11,13 @@ import scipy.sparse
 import torch
 
 from factormer.data import Dense, Matrix, Observed, Sparse, checked
+from factormer.data.dask import distributed_of, is_dask
 from factormer.data.factors import Factors
-from factormer.data.memory import memory
+from factormer.data.memory import as_bytes, memory
+from factormer.data.outofcore import blocks_of
+from factormer.data.sources import Source, source_of
 
+_COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
 _REAL = (int, float, np.integer, np.floating)
 
 
@@ -74,6 +78,29 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 def _float_type(dtype: np.dtype) -> type:
     return np.float32 if dtype == np.float32 else np.float64
+
+
+def fits(source: Source, memory_limit: Any = None) -> bool:
+    """Whether a fit of all of it in memory keeps within the limit."""
+    return _COPIES * source.nbytes <= as_bytes(memory_limit)
+
+
+def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
+    """V as it is, or loaded from its file or store; as `Blocks` if it would not fit into memory."""
+    limit = as_bytes(memory_limit)
+    if is_dask(V):
+        return distributed_of(V, memory_limit)
+    source = source_of(V)
+    if source is None:
+        return V
+    if fits(source, limit):
+        return V if isinstance(V, np.memmap) else source.read(0, source.shape[0])
+    if device is not None and as_device(device).type != "cpu":
+        raise ValueError(
+            f"device is {str(device)!r}, and V, a {source.kind}, is larger than memory_limit "
+            "allows; it is read in blocks on the CPU: leave device out"
+        )
+    return blocks_of(source, memory_limit)
 
 
 def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:

@@ -18,6 +18,9 @@ from factormer.data.factors import Factors
 # Eigenvalues of a Gram matrix of unit columns, relative to the largest, that count as zero.
 _RANK = {torch.float32: 1e-5, torch.float64: 1e-10}
 
+# Norm of what a column has beyond a sketch, relative to its own, that counts as rounding.
+_BEYOND = {torch.float32: 1e-4, torch.float64: 1e-9}
+
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
@@ -123,17 +126,17 @@ def sketch(V: Matrix, p: int, rng: torch.Generator, *, n_power: int = 1) -> LowR
 
 def agreeing(
     V: Matrix,
-    W: Float[Tensor, "m r"],
-    VtW: Float[Tensor, "n r"],
-    H: Float[Tensor, "n r"],
-    VH: Float[Tensor, "m r"],
+    W: Float[Tensor, "m j"],
+    VtW: Float[Tensor, "n j"],
+    H: Float[Tensor, "n k"],
+    VH: Float[Tensor, "m k"],
 ) -> LowRank:
     """The matrix V̂ of rank 2r with the same products with W and H: V̂ᵀW = VᵀW and V̂H = VH.
 
     V̂ = QQᵀV + (I − QQᵀ)VPPᵀ, with orthonormal Q and P that span W and H, so near (W, H) it is V up
     to terms of second order: W̃ H̃ᵀ meets V − V̂ only with what both have beyond those spans.
     """
-    by_W, by_H = _whitening(W), _whitening(H)
+    by_W, by_H = whitening(W), whitening(H)
     Q, VtQ, P, VP = W @ by_W, VtW @ by_W, H @ by_H, VH @ by_H
     across = VtQ.mT @ P  # QᵀVP
     VP = VP - Q @ across
@@ -141,7 +144,40 @@ def agreeing(
     return LowRank(torch.cat([Q, VP], 1), torch.cat([VtQ, P], 1), lost.clamp(min=0))
 
 
-def _whitening(W: Float[Tensor, "m r"]) -> Float[Tensor, "r k"]:
+def enriched(
+    V: Matrix,
+    sketch: LowRank | None,
+    W: Float[Tensor, "m j"],
+    VtW: Float[Tensor, "n j"],
+    H: Float[Tensor, "n k"],
+    VH: Float[Tensor, "m k"],
+) -> LowRank:
+    """`agreeing`, which in addition has the products of V with the orthonormal basis of a sketch.
+
+    V̂ = QQᵀV + (I − QQᵀ)VPPᵀ as there, but Q spans W and the sketch.
+    """
+    if sketch is None:
+        return agreeing(V, W, VtW, H, VH)
+    Q, VtQ = sketch.U, sketch.Z
+    size = W.norm(dim=0).clamp(min=torch.finfo(W.dtype).tiny)
+    rest, VtR = W / size, VtW / size
+    for _ in range(2):  # what W has beyond the sketch; the second time to all digits
+        inside = Q.mT @ rest
+        rest, VtR = rest - Q @ inside, VtR - VtQ @ inside
+        size = rest.norm(dim=0)
+        beyond = size > _BEYOND[W.dtype]
+        rest, VtR = rest[:, beyond] / size[beyond], VtR[:, beyond] / size[beyond]
+    if rest.shape[1]:
+        by_rest = whitening(rest)
+        Q, VtQ = torch.cat([Q, rest @ by_rest], 1), torch.cat([VtQ, VtR @ by_rest], 1)
+    by_H = whitening(H)
+    P, VP = H @ by_H, VH @ by_H
+    VP = VP - Q @ (VtQ.mT @ P)
+    lost = V.sq_norm() - inner(VtQ, VtQ) - inner(VP, VP)
+    return LowRank(torch.cat([Q, VP], 1), torch.cat([VtQ, P], 1), lost.clamp(min=0))
+
+
+def whitening(W: Float[Tensor, "m j"]) -> Float[Tensor, "j k"]:
     """C for which the columns of W C are orthonormal and span those of W, up to rounding."""
     size = W.norm(dim=0).double().clamp(min=torch.finfo(W.dtype).tiny)
     gram = (W.mT @ W).double() / size[:, None] / size

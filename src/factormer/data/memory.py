@@ -1,14 +1,18 @@
-"""How much memory there is: that of the machine, or of the container that the process is in."""
+"""How much memory there is, of the machine or of the container, and how much may be used."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{unit}I": 2 ** (10 * k) for k, unit in enumerate("KMGT", 1)}
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -36,3 +40,21 @@ def _limits() -> Iterator[float]:
             if folder.is_relative_to(top):
                 with suppress(ValueError, OSError):  # "max" where there is no limit
                     yield float((folder / name).read_text())
+
+
+def as_bytes(limit: Any) -> float:
+    """A `memory_limit` in bytes: a number, or text such as "4GB", "512MiB"; None: half of all."""
+    if limit is None:
+        return memory() / 2
+    if isinstance(limit, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?|)B?\s*", limit.upper())
+        size = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    else:
+        is_number = hasattr(limit, "__float__") and not isinstance(limit, bool)
+        size = float(limit) if is_number else math.nan
+    if not 0 < size < math.inf:
+        raise ValueError(
+            f"memory_limit is {limit!r}; it must be a number of bytes above 0, or text such as "
+            "'4GB' or '512MiB'"
+        )
+    return size

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from factormer.data import Dense, Matrix, Observed, Sparse, checked, stored
-from factormer.data.intake import as_device, as_matrix, as_tensor, check_shape, is_sparse
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse, checked, stored
+from factormer.data.intake import as_device, as_matrix, as_tensor, brought, check_shape, is_sparse
 
 _FEW = 0.3  # share of known entries below which a dense V is better stored as a list of them
 
@@ -21,15 +21,24 @@ def observe(
     weights: Any = None,
     missing: str | None = None,
     device: str | None = None,
+    memory_limit: Any = None,
 ) -> Matrix:
     """V, with the weights of its entries if some are unknown or weights differ."""
     if missing not in (None, "zeros"):
         raise ValueError(
             f"missing is {missing!r}; choose 'zeros' (zeros of V are not known), or None"
         )
-    if isinstance(V, Dense | Sparse | Observed):  # it was checked before
+    if isinstance(V, Dense | Sparse | Observed | Blocks):  # it was checked before
         return V
+    V = brought(V, memory_limit, device=device)
     known = None if weights is None and mask is None and missing is None else True
+    if isinstance(V, Blocks):
+        if known is not None:
+            raise ValueError(
+                "V is read in blocks, for which mask, weights and missing are not supported: "
+                "leave them out, or raise memory_limit so that V fits into memory"
+            )
+        return V
     if is_sparse(V):
         return (
             as_matrix(V, device=device)

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from factormer.data import readings
 from factormer.data.base import Normal, inner, turned
 from factormer.data.factors import Factors
 from factormer.kernels.threads import share
@@ -115,6 +116,7 @@ class Sparse:
 
     @cached_property
     def _sq_norm(self) -> Float[Tensor, ""]:
+        readings.add()
         values = self.scale * self.by_rows.values.double()
         return torch.dot(values, values)
 
@@ -127,6 +129,7 @@ class Sparse:
         return turned(self, lambda: Sparse(self.by_rows.transposed(), self.scale))
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
+        readings.add()
         return (self.by_rows @ X).mul_(self.scale)
 
     def normal(self, W: Float[Tensor, "m r"]) -> Normal:
@@ -144,6 +147,7 @@ class Sparse:
 
     def total(self) -> Float[Tensor, ""]:
         """The sum of all entries."""
+        readings.add()
         return self.scale * self.by_rows.values.double().sum()  # which may overflow float32
 
     def scaled(self, c: Float[Tensor, ""]) -> Sparse:
@@ -161,6 +165,7 @@ class Sparse:
 
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "k n"]]]:
         """Yield the rows in dense blocks of at most `size` (None: all at once)."""
+        readings.add()
         m = self.shape[0]
         for start in range(0, m, size or m):
             stop = min(start + (size or m), m)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from factormer.data import LowRank, Matrix, sketch
+from factormer.data import Blocks, LowRank, Matrix, sketch
 
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
 TIED = 1e-6  # relative to the largest: entries that count as zero, numbers that count as equal
@@ -26,6 +26,8 @@ def truncated_svd(
     k = min(rank, *V.shape[-2:])
     if isinstance(V, LowRank):
         U, S, Z = lowrank_svd(V, k)
+    elif isinstance(V, Blocks):
+        U, S, Z = lowrank_svd(V.sketch(k + OVERSAMPLING, rng), k)
     elif len(V.shape) == 2 and min(V.shape) > _EXACT:
         U, S, Z = lowrank_svd(sketch(V, k + OVERSAMPLING, rng), k)
     else:

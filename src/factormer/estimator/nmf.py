@@ -62,7 +62,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     beta_loss : str or float
         d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
         β-divergence, which 2, 1 and 0 are.
-    tol, max_iter, accelerator, time_limit, device
+    tol, max_iter, accelerator, time_limit, device, memory_limit
         As in `factorize`.
     random_state : int, RandomState or None
         Seed of the random choices; None draws one from numpy's.
@@ -93,7 +93,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     forget_factor : float
         Weight of the past in `partial_fit`, above 0 and at most 1.
     callback : callable, optional
-        Called after each iteration with its row of the trace: iteration, seconds, rmse.
+        Called after each iteration with its row of the trace: iteration, seconds, rmse, passes.
 
     Attributes
     ----------
@@ -143,6 +143,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         scale: str | None = "balanced",
         forget_factor: Any = 0.7,
         callback: Any = None,
+        memory_limit: float | str | None = None,
     ):
         self.n_components = n_components
         self.init = init
@@ -170,6 +171,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.scale = scale
         self.forget_factor = forget_factor
         self.callback = callback
+        self.memory_limit = memory_limit
 
     def fit(
         self, X: Any, y: Any = None, W: Any = None, H: Any = None,
@@ -221,10 +223,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.result_.W
 
     def _store(self, H: Any, error: float) -> None:
-        self.components_ = copied(H.T)
-        self._coders = Coders()
-        self.n_components_ = self.components_.shape[0]
-        self.reconstruction_err_ = error
+        self.components_, self._coders = copied(H.T), Coders()
+        self.n_components_, self.reconstruction_err_ = self.components_.shape[0], error
 
     @property
     def _n_features_out(self) -> int:

@@ -55,6 +55,7 @@ def save(model: Any, path: Path) -> None:
     if hasattr(model, "trace_"):
         trace: Trace = model.trace_
         arrays |= {"iteration": trace.iteration, "seconds": trace.seconds, "rmse": trace.rmse}
+        arrays["passes"] = trace.passes
         text["status"] = model.status_.name
     text |= {name: getattr(model, name) for name in _NUMBERS if hasattr(model, name)}
     text["past_rows"] = before(model)[1]
@@ -162,7 +163,8 @@ def _give(model: Any, arrays: dict[str, torch.Tensor], head: dict[str, str]) -> 
         size = (arrays["iteration"].numel(),)
         columns = (_shaped(arrays, name, size).tolist() for name in ("iteration", "seconds"))
         rmse = _shaped(arrays, "rmse", size)
-        model.trace_ = Trace(Row(*row) for row in zip(*columns, rmse, strict=True))
+        passes = _shaped(arrays, "passes", size).tolist() if "passes" in arrays else size[0] * [0]
+        model.trace_ = Trace(Row(*row) for row in zip(*columns, rmse, passes, strict=True))
         model.status_ = Status[text["status"]]
     if text.get("output") is not None:  # files of version 0.1 do not have it
         if text["output"] not in _OUTPUTS:

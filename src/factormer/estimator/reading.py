@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from sklearn.utils.validation import validate_data
 
-from factormer.data import Matrix, Observed, checked
-from factormer.data.intake import as_matrix, as_tensor, is_sparse, like
+from factormer.data import Blocks, Matrix, Observed, checked
+from factormer.data.intake import as_matrix, as_tensor, brought, is_sparse, like
 from factormer.data.observations import observe
 from factormer.run.request import check_choice
 
@@ -23,6 +23,16 @@ def read(
 ) -> tuple[Any, Matrix]:
     """X as floating numbers, and the matrix it stands for."""
     given = any(part is not None for part in (mask, weights, sigma))
+    X = brought(X, model.memory_limit, device=model.device)
+    if isinstance(X, Blocks):
+        _check_width(model, X.shape[1], reset)
+        if model.missing == "nan":
+            raise ValueError(
+                "missing is 'nan', and X is read in blocks, in which all entries must be known: "
+                "leave missing out, or raise memory_limit so that X fits into memory"
+            )
+        weights = weights if sigma is None else sigma  # which are refused
+        return X, observe(X, mask=mask, weights=weights, missing=model.missing)
     X = validated(model, X, reset=reset, with_nan=given or model.missing == "nan")
     return X, data_of(X, model.missing, mask, weights, sigma, model.device)
 

@@ -186,7 +186,9 @@ class Bucket:
         trace, error = Trace(), torch.tensor(rmse, dtype=torch.float64)
         trace.entries = np.float64(m * n)
         trace.extend(
-            torch.full((n_iter + 1,), torch.nan, dtype=torch.float64), self._report.seconds
+            torch.full((n_iter + 1,), torch.nan, dtype=torch.float64),
+            self._report.seconds,
+            passes=2 * n_iter + 1,
         )
         trace.rows[-1] = trace.rows[-1]._replace(rmse=error)
         index = int(self.indices[place])

@@ -92,9 +92,9 @@ def _result(
     trace = Trace()
     trace.entries = np.float64(len(W) * len(H))
     errors = torch.from_numpy(history)
-    trace.extend(errors[:1], 0.0)
+    trace.extend(errors[:1], 0.0, passes=1)
     if len(errors) > 1:
-        trace.extend(errors[1:], seconds)
+        trace.extend(errors[1:], seconds, passes=2 * len(errors[1:]))  # of each, shared or not
     x = Factors(torch.tensor(W, dtype=dtype), torch.tensor(H, dtype=dtype))
     error = torch.tensor(rmse, dtype=torch.float64)
     return Result(x, status, trace, error, as_given, plan.explanation)

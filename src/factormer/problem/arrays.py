@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.data import Dense, LowRank, Matrix
+from factormer.data import Dense, LowRank, Matrix, readings
 from factormer.data.factors import Factors
 
 _FEW = 5e5  # multiplications with V up to which one compiled thread beats torch
@@ -45,6 +45,7 @@ def slope(V: Matrix, x: Factors) -> Float[Tensor, ""] | None:
     loops = kernels.compiled("slope") if float(V.work()) * r <= _FEW else None
     if loops is None:
         return None
+    readings.add(2 * isinstance(V, Dense))
     new = side_by_side(x)
     products, grams = np.empty_like(new), np.empty((1, r, r))
     points = loops.Points(new, new, new, products, grams)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 
 from factormer.accelerate.base import Judged
-from factormer.data import Dense, Matrix, Observed, Sparse
+from factormer.accelerate.passes import Passes
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
@@ -23,6 +24,9 @@ from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kin
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Separable
+
+_PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
+_ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
 
 
 def choose(request: Request) -> Plan:
@@ -64,6 +68,8 @@ class _Solver(NamedTuple):
 def _stages(request: Request) -> list[Stage]:
     """What to work on, with which solver: V, and before it V in float32, and a sketch of V."""
     problem, max_iter = request.problem, request.limits.max_iter
+    if isinstance(problem.V, Blocks):
+        return _by_passes(request, problem.V)
     chosen = _solver(request, View.ITSELF)
     stages = [Stage(View.ITSELF, *chosen, max_iter)]
     if not problem.is_plain:
@@ -84,6 +90,41 @@ def _stages(request: Request) -> list[Stage]:
     return stages
 
 
+def _by_passes(request: Request, V: Blocks) -> list[Stage]:
+    """The stages for data beyond memory: most iterations are on a sketch, made in two passes."""
+    problem, max_iter = request.problem, request.limits.max_iter
+    if not problem.loss.is_quadratic or is_network(request.start):
+        raise ValueError(
+            f"V, a {V.reader.kind}, is read in blocks, for which there is only the squared error, "
+            "without learned starts: raise memory_limit so that V fits into memory"
+        )
+    chosen = _solver(request, View.ITSELF)
+    stages = [Stage(View.ITSELF, *chosen, max_iter)]
+    if chosen.name == "passes" and max_iter:
+        sketch_width(V, problem.rank)  # which refuses a limit that is too low
+        passes = T.PASSES if request.limits.tol else T.LAST_PASSES
+        n_iter = max_iter - min(passes, (max_iter + 1) // 2)
+        stages.insert(0, Stage(View.SKETCH, *_solver(request, View.SKETCH), n_iter, exact=False))
+    return stages
+
+
+def sketch_width(V: Matrix, rank: int) -> int:
+    """Columns of a sketch: few in memory, and if V is beyond it as many as there is room for."""
+    p = rank + OVERSAMPLING
+    if not isinstance(V, Blocks):
+        return p
+    (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
+    numbers = V.reader.room / V.dtype.itemsize / (m + n)  # for each row and column
+    room = int((numbers - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
+    if room < min(p, m, n):
+        need = (3 * min(p, m, n) + _ROWS * rank) * (m + n) * V.dtype.itemsize
+        raise ValueError(
+            f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
+            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank"
+        )
+    return min(wide, room)
+
+
 def _solver(request: Request, view: View) -> _Solver:
     """The solver to take, with its accelerator, and why."""
     problem, V, uses = request.problem, request.problem.V, request.accelerator
@@ -96,6 +137,9 @@ def _solver(request: Request, view: View) -> _Solver:
     if uses == "auto":
         pays = not special and request.solver == "auto" and view is not View.SKETCH and _repays(V)
         uses = networks.ANY_RANK if pays else None
+    by_passes = isinstance(V, Blocks) and view is View.ITSELF and request.solver == "auto"
+    if by_passes and not special and uses is None:
+        return _Solver(Passes(), "passes", _PASSES_SAY)
     network = None if uses is None else networks.accelerator(uses, V.device)
     if request.solver != "auto":
         name, why = request.solver, "asked for"

@@ -11,19 +11,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import LowRank, sketch
+from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
-from factormer.data.svd import OVERSAMPLING
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
+from factormer.run.choose import sketch_width
 from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
-from factormer.run.request import Request
+from factormer.run.request import Limits, Request
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients, plain_rmse
+from factormer.run.settle import coefficients, plain_rmse, settled_by_products
 from factormer.run.stages import Stage, solve_in_stages
 from factormer.run.stop import (
     Rounding,
@@ -39,6 +39,8 @@ from factormer.run.stop import (
 from factormer.run.trace import Row
 from factormer.solvers.newton import thinned
 from factormer.starts import Given, Initializer, Rotated
+
+_CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 
 @torch.no_grad()
@@ -73,7 +75,7 @@ def _one(
         status = result.status
         if until is not None and time.perf_counter() >= until and number < plan.n_runs:
             status = Status.TIME_LIMIT
-        if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
+        if status in _CUT_SHORT:
             best = replace(best, status=status)
             break
         begun = time.perf_counter()
@@ -108,6 +110,7 @@ def more_seeds(seed: int | None, n_runs: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_runs)[1:]]
 
 
+@readings.counted()
 def _run(
     plan: Plan,
     start: Initializer,
@@ -120,10 +123,12 @@ def _run(
     """One run, on V divided by its mean, so that nothing depends on the unit of V."""
     request = plan.request
     problem, limits = request.problem, request.limits
+    rng = _generator(seed)
+    if isinstance(problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
+        problem.V.sketch(sketch_width(problem.V, problem.rank), rng)  # its mean comes with it
     scaled, mean = problem.normalized()
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
-    rng = _generator(seed)
     rules: list[StopRule] = [Stationary(limits.tol)]
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
@@ -143,9 +148,17 @@ def _run(
         stride=_stride(request),
         callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
     )
+    if _is_by_passes(plan) and plan.settles and result.status not in _CUT_SHORT:
+        result = settled_by_products(scaled.V, result)  # pyright: ignore[reportArgumentType]
     x = scaled.scaled_back(result.factors, mean)
     x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # as scaling changed them
     return replace(result, factors=x, trace=result.trace.scaled(unit), error=unit * result.error)
+
+
+def _is_by_passes(plan: Plan) -> bool:
+    """Whether V is beyond memory, and the solver leaves VH behind, so that W can be settled."""
+    problem = plan.request.problem
+    return isinstance(problem.V, Blocks) and problem.is_plain and not plan.request.is_settled
 
 
 def _stride(request: Request) -> int:
@@ -183,13 +196,22 @@ def _on_views(
             seen = replace(problem, V=problem.V.to(torch.float32))
             extra = [Rounding() if problem.is_plain else Slowing()]
         elif stage.view is View.SKETCH:
-            p = problem.rank + OVERSAMPLING
-            seen = Problem(sketch(seen.V, p, rng).to(problem.V.dtype), problem.rank)
-            extra = [Stalled()]
+            seen, extra = _sketched(seen, problem.V.dtype, plan.request.limits, rng)
         limit = 0 if settled else stage.max_iter
         rule = any_of(*rules, *extra)
         stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
     return stages
+
+
+def _sketched(
+    problem: Problem, dtype: torch.dtype, limits: Limits, rng: torch.Generator
+) -> tuple[Problem, list[StopRule]]:
+    """The problem of a sketch of V, and when to leave it."""
+    V, p = problem.V, sketch_width(problem.V, problem.rank)
+    if not isinstance(V, Blocks):
+        return Problem(sketch(V, p, rng).to(dtype), problem.rank), [Stalled()]
+    rules: list[StopRule] = [Stalled(1e-5, 10)] if limits.tol else []
+    return Problem(V.sketch(p, rng), problem.rank), rules
 
 
 def _fits_single_precision(problem: Problem) -> bool:
@@ -224,8 +246,8 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
     iterate is better, it is kept.
     """
     request = plan.request
-    over = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
-    if not plan.settles or (over and not request.is_settled):
+    over = result.status in _CUT_SHORT
+    if not plan.settles or _is_by_passes(plan) or (over and not request.is_settled):
         return result
     V, (W, H), tick = request.problem.V, result.factors, time.perf_counter()
     if request.is_settled:
@@ -243,7 +265,7 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
         pace = (time.perf_counter() - tick) / max(n_iter, 1)
         last = (error if better else result.error) / result.trace.unit
         for _ in range(n_iter):
-            result.trace.extend(last[None], pace)
+            result.trace.extend(last[None], pace, passes=1)
     return replace(result, factors=x, error=error) if better else result
 
 

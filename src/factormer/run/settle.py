@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Dense, Matrix, Sparse
+from factormer.data import Blocks, Dense, Matrix, Sparse
+from factormer.data.base import inner
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean
 from factormer.kernels.threads import threads
@@ -59,9 +60,21 @@ def coefficients(
     return Coded(result.factors.W, result.n_iter, result.status is not Status.TIME_LIMIT)
 
 
+def settled_by_products(V: Blocks, result: Result) -> Result:
+    """The result with the best W for H, from the VH of the last pass: V is not read again."""
+    (W, H), size = result.factors, math.prod(V.shape)
+    VH = V @ H
+    best, _ = Coder.of(H).within(V, W, VH=VH)
+    change = inner(best - W, (best + W) @ (H.mT @ H) - 2 * VH)  # of the squared error
+    error = (result.error.square() + change / size).clamp(min=0).sqrt()
+    if not bool(error <= result.error):
+        return result
+    return replace(result, factors=Factors(best, H), error=error)
+
+
 def is_least_squares(V: Matrix, loss: Loss, on_w: Penalties) -> bool:
     """Whether the rows of W are least-squares problems that can be solved exactly."""
-    return loss.is_quadratic and on_w.by_rows is not None and isinstance(V, Dense | Sparse)
+    return loss.is_quadratic and on_w.by_rows is not None and isinstance(V, Dense | Sparse | Blocks)
 
 
 def iterated(

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from factormer.data import Blocks, readings
 from factormer.data.factors import Factors, every, some, where
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
@@ -54,7 +55,8 @@ def solve(
     try:
         with threads():
             begun = 0 if earlier is None else len(trace) - 1
-            if earlier is not None and (verdict := stop(problem, x0, trace)):
+            in_memory = not isinstance(problem.V, Blocks)  # elsewhere, rules might take a pass
+            if earlier is not None and in_memory and (verdict := stop(problem, x0, trace)):
                 max_iter, status = 0, verdict
             tick = time.perf_counter() if started is None else started
             for look in loop(problem, solver, x0, limit=max_iter, at_most=stride, made=begun):
@@ -73,7 +75,8 @@ def solve(
                 else:
                     best = where(improved, look.factors, best)
                     best_rmse = torch.where(improved, last, best_rmse)
-                trace.extend(rmse, _now(problem) - tick)
+                seconds, passes = _now(problem) - tick, readings.so_far()
+                trace.extend(rmse, seconds, passes - (trace.last.passes if len(trace) else 0))
                 if callback is not None:
                     for row in trace.rows[-len(rmse) :]:
                         callback(row)

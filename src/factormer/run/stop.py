@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import n_entries
+from factormer.data import Blocks, n_entries
 from factormer.data.factors import Factors, every
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
@@ -43,7 +43,7 @@ class Stationary:
     _errors: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        if not self.tol or (iteration := trace.last.iteration) % self.every:
+        if not self.tol or not self._is_due(problem, x, iteration := trace.last.iteration):
             return None
         size, error, eps = problem.stationarity(x), trace.last.rmse, torch.finfo(x.W.dtype).eps
         if self._start is None or iteration == 0:
@@ -61,7 +61,15 @@ class Stationary:
         if len(self._errors) > _LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error
             met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
+        if isinstance(problem.V, Blocks) and len(self._errors) > 2:  # where a look is a whole pass
+            stalled = self._errors[-3] - error <= 16 * eps * error
+            met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
         return Status.CONVERGED if every(met) else None
+
+    def _is_due(self, problem: Problem, x: Factors, iteration: int) -> bool:
+        """Whether to check now: also if the last pass over data beyond memory left the gradient."""
+        V = problem.V
+        return iteration % self.every == 0 or (isinstance(V, Blocks) and V.knows(x))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ SKETCH_PAYS = 2.0  # times fewer multiplications that an iteration on a sketch m
 SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
 POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes to that
 
+# Data beyond memory. `python benchmarks/passes.py`
+WIDTH = 4  # times the rank that a sketch is wide if readings cost more than arithmetic
+PASSES = 10  # passes over V after those of the sketch, at most, if max_iter comes to that
+LAST_PASSES = 3  # the same with tol=0, where all of them are made
+
 # Precision. `python benchmarks/choices.py`, and `make bench-kl` for the second
 SINGLE = 2e6  # multiplications of a product from which float32 is faster
 SINGLE_LOSS = 2e7  # multiplications of a Newton half-step from which float32 repays compiling it

@@ -14,11 +14,15 @@ from factormer.data.warn import warn
 
 
 class Row(NamedTuple):
-    """One iteration in a trace; for a stack of problems the error is one number each."""
+    """One iteration in a trace; for a stack of problems the error is one number each.
+
+    `passes` says how often V was read up to here.
+    """
 
     iteration: int
     seconds: float
     rmse: Float[Tensor, "*b"]
+    passes: int = 0
 
 
 def objective(rmse: Any, entries: Any) -> float | np.ndarray:
@@ -45,7 +49,7 @@ class Trace:
     def __init__(self, rows: Iterable[Row] = (), unit: Float[Tensor, "*b"] | float = 1.0) -> None:
         self._rows, self.unit = list(rows), unit
         self.entries: Any = 1.0  # how many entries of V count
-        self._block: tuple[Tensor, float] | None = None  # errors, and the seconds they took
+        self._block: tuple[Tensor, float, int] | None = None  # errors; seconds and passes for them
 
     @property
     def rows(self) -> list[Row]:
@@ -62,23 +66,27 @@ class Trace:
     def _known(self) -> list[Row]:
         """The rows in the unit that they were made in."""
         if self._block is not None:
-            (errors, seconds), self._block = self._block, None
-            t, before, pace = *self._last_known(), seconds / len(errors)
+            (errors, seconds, more), self._block = self._block, None
+            (t, before, passes), count = self._last_known(), len(errors)
             for k, error in enumerate(errors.unbind(), 1):
-                self._rows.append(Row(t + k, before + pace * k, error))
+                now = before + seconds / count * k
+                self._rows.append(Row(t + k, now, error, passes + more * k // count))
         return self._rows
 
     @property
     def last(self) -> Row:
         """The latest row."""
-        t, seconds = self._last_known()
         if self._block is None:
             return self._in_unit(self._rows[-1])
-        errors, more = self._block
-        return self._in_unit(Row(t + len(errors), seconds + more, errors[-1]))
+        t, before, passes = self._last_known()
+        errors, seconds, more = self._block
+        return self._in_unit(Row(t + len(errors), before + seconds, errors[-1], passes + more))
 
-    def _last_known(self) -> tuple[int, float]:
-        return self._rows[-1][:2] if self._rows else (-1, 0.0)
+    def _last_known(self) -> tuple[int, float, int]:
+        if not self._rows:
+            return -1, 0.0, 0
+        row = self._rows[-1]
+        return row.iteration, row.seconds, row.passes
 
     @property
     def iteration(self) -> np.ndarray:
@@ -91,9 +99,14 @@ class Trace:
         known = [row.seconds for row in self._rows]
         if self._block is None:
             return np.array(known)
-        errors, seconds = self._block
+        errors, seconds, _ = self._block
         more = self._last_known()[1] + seconds / len(errors) * np.arange(1, len(errors) + 1)
         return np.concatenate([known, more])
+
+    @property
+    def passes(self) -> np.ndarray:
+        """Readings of V up to each iteration, with those for the start: passes over its entries."""
+        return np.array([row.passes for row in self._known()])
 
     @property
     def rmse(self) -> np.ndarray:
@@ -108,14 +121,14 @@ class Trace:
         """The objective, (T + 1,) or (T + 1, *b): ½‖W Hᵀ − V‖², or what was minimised instead."""
         return np.asarray(objective(self.rmse, self.entries))
 
-    def extend(self, rmse: Float[Tensor, "k *b"], seconds: float) -> None:
-        """Add a row for each error, at least one; the seconds are divided evenly."""
+    def extend(self, rmse: Float[Tensor, "k *b"], seconds: float, passes: int = 0) -> None:
+        """Add a row for each error, at least one; seconds and passes are divided evenly."""
         rows = self._known()  # so that there is only one block
         if len(rmse) == 1:
-            t, before = self._last_known()
-            rows.append(Row(t + 1, before + seconds, rmse[0]))
+            t, before, read = self._last_known()
+            rows.append(Row(t + 1, before + seconds, rmse[0], read + passes))
         else:
-            self._block = (rmse, seconds)
+            self._block = (rmse, seconds, passes)
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""
@@ -127,9 +140,9 @@ class Trace:
         return len(self._rows) + (0 if self._block is None else len(self._block[0]))
 
     def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
-        """Draw error against "iteration" or "seconds" on matplotlib axes, which are returned."""
-        if x not in ("iteration", "seconds"):
-            raise ValueError(f"x is {x!r}; choose 'iteration' or 'seconds'")
+        """Draw error against "iteration", "seconds" or "passes" on axes, which are returned."""
+        if x not in ("iteration", "seconds", "passes"):
+            raise ValueError(f"x is {x!r}; choose 'iteration', 'seconds' or 'passes'")
         if ax is None:
             try:
                 import matplotlib.pyplot as plt

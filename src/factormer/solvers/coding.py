@@ -23,6 +23,7 @@ from factormer.solvers.hals import hals_nnls
 _BLOCK = 2**15  # rows per block, at most, to bound memory
 _PATIENCE = 2e8  # multiplications between two checks of the clock, at most
 _SWEEPS = 12
+_DEPENDENT = 1e-3  # the part of a column that is not in those before it, from which VH suffices
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +74,11 @@ class Coder:
         before: Float[Tensor, "m r"] | None = None,
         *,
         until: float | None = None,
+        VH: Float[Tensor, "m r"] | None = None,
     ) -> tuple[Float[Tensor, "m r"], bool]:
         """W, found on the CPU in float64, and whether all of its rows were reached in time.
+
+        V is not read if VH is known, unless components are so dependent that VH lacks digits.
 
         A row stays as it was `before` unless the new one fits as well. Rows not reached `until` a
         reading of `time.perf_counter()` stay too, or without `before` come from a few sweeps.
@@ -85,19 +89,30 @@ class Coder:
             W.copy_(before.double().cpu() * self.sizes)
         Q, block, late = self.Q.to(V.device), self._block(), False
         with threads():
-            whole = None if isinstance(V, Dense) else V.to(torch.float64) @ Q
+            whole = None if VH is None else self._targets(VH)
+            if whole is None and not isinstance(V, Dense):
+                whole = V.to(torch.float64) @ Q
             for start in range(0, m, block):
                 rows = slice(start, min(start + block, m))
                 late = late or (until is not None and time.perf_counter() >= until)
                 if late and before is not None:
                     break
-                if isinstance(V, Dense):
-                    targets = Dense(V.entries[rows].double()) @ Q
+                if whole is not None:
+                    targets = whole[rows]
                 else:
-                    targets = whole[rows]  # pyright: ignore[reportOptionalSubscript]
+                    assert isinstance(V, Dense)
+                    targets = Dense(V.entries[rows].double()) @ Q
                 solve = self._solve if self.total is None else self._solve_sums
                 solve(targets.cpu().contiguous(), W[rows], exactly=not late)
         return (W / self.sizes).to(V.device, V.dtype), not late
+
+    def _targets(self, VH: Float[Tensor, "m r"]) -> Float[Tensor, "m k"] | None:
+        """VQ from VH = VQR; None where R is too near to singular for that."""
+        size, (k, r) = self.R.diagonal().abs(), self.R.shape
+        if k != r or float(size.amin()) < _DEPENDENT * float(size.amax()):
+            return None
+        B = VH.double().cpu() / self.sizes
+        return torch.linalg.solve_triangular(self.R, B, upper=True, left=False)
 
     def _block(self) -> int:
         """How many rows are done soon, even if all are hard."""

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer import kernels
-from factormer.data import Dense, Sparse
+from factormer.data import Dense, Sparse, readings
 from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch, share
 from factormer.problem.penalties import Penalties
@@ -78,6 +78,7 @@ class Newton:
         """The new H, and the objective with it, without the penalty on W."""
         if not can_step(problem):
             raise ImportError("Newton steps need a β-divergence, and numba: pip install numba")
+        readings.add(self.n_steps)
         if is_plain_kullback(problem):
             value = 0.0
             for _ in range(self.n_steps):

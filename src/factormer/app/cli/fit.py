@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -16,8 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from factormer.app.cli.app import AsJson, app, given, print_json
+from factormer.app.cli.app import AsJson, app, ended_as_interrupted, given, print_json
 from factormer.app.cli.bar import Bar
+from factormer.app.cli.large import fit_large
 
 Data, Model, Solver, Trust = "Data", "Model", "Solver", "Trust"
 _RANK = (
@@ -44,7 +41,7 @@ def fit(
     file: Annotated[
         Path,
         typer.Argument(
-            help="npy, npz, mat, mtx, csv, tsv, txt, parquet, h5ad, wav, or a folder of images."
+            help="npy, npz, mat, mtx, csv, tsv, txt, parquet, h5ad, h5, zarr, wav, or images."
         ),
     ],
     rank: Annotated[str, _opt(_RANK)] = "10",
@@ -105,12 +102,15 @@ def fit(
     holdout: Annotated[
         float | None, _opt("Share of entries to hide, such as 0.1; tell their error.", Trust)
     ] = None,
+    memory_limit: Annotated[
+        str | None, _opt("Bytes, or 4GB: larger files are read in blocks of rows.", Data)
+    ] = None,
 ) -> None:
     """Factorize a file, V ≈ W Hᵀ; keep factors, trace, options and a report in a folder.
 
     The same command continues where it was stopped: ranks that are done are not fitted again.
     """
-    from factormer.app.read import read, read_beside
+    from factormer.app.read import opened, read, read_beside
     from factormer.app.report import write_report
     from factormer.app.runs import FitOptions, RunFolder
     from factormer.app.runs import fit as run
@@ -122,6 +122,16 @@ def fit(
     if device is not None:
         as_device(device)
     said = {"layout": layout, "header": header, "index": index, "resize": resize}
+    if (source := opened(file, key, memory_limit)) is not None:
+        asked = {"init": init, "solver": solver, "max_iter": max_iter, "tol": tol, "n_init": n_init}
+        options = asked | {"time_limit": time_limit, "random_state": seed, "loss": loss}
+        needs = {"mask": mask, "weights": weights, "missing": missing, "transpose": transpose}
+        needs |= {"regularize-w": regularize_w, "regularize-h": regularize_h, "layout": layout}
+        needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
+        needs |= {"rank select": rank == "select", "title": title}
+        folder = out or Path("runs") / file.stem
+        shown = {"as_json": as_json, "progress": progress, "memory_limit": memory_limit}
+        return fit_large(file, source, ranks, folder, options=options, refused=needs, **shown)
     data = read(
         file,
         key=key,
@@ -173,7 +183,7 @@ def fit(
         tell()
         bar.begin(rank)
 
-    with bar, _ended_as_interrupted():
+    with bar, ended_as_interrupted():
         results = run(
             data,
             ranks,
@@ -225,19 +235,6 @@ def report(
     from factormer.app.runs import RunFolder
 
     print(f"report: {write_report(RunFolder(run))}")
-
-
-@contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C: what was done is kept."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def parse_ranks(text: str) -> list[int]:

@@ -1,0 +1,154 @@
+"""Few readings: one pass over V for each iteration, and all else on what the passes have found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from factormer.accelerate.her import HER
+from factormer.data import Blocks, Matrix, Normal, Seen, enriched
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
+from factormer.solvers.base import Solver
+from factormer.solvers.hals import hals_nnls
+from factormer.solvers.loop import loop
+
+# Change of a column between passes, relative to it, from which products with it have digits.
+_CHANGE = {torch.float32: 1e-4, torch.float64: 1e-9}
+
+
+class PassesState(NamedTuple):
+    """The best point of which all products are known, and where the next pass begins.
+
+    `seen` is None before the first pass. `plain` says that the next pass begins at a plain update
+    of H, from which the error cannot rise.
+    """
+
+    factors: Factors
+    error: Float[Tensor, ""]
+    seen: Seen | None
+    ahead: Factors
+    plain: Bool[Tensor, ""]
+    earlier: tuple[Seen, ...] = ()
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
+        """‖W Hᵀ − V‖² at the point; that of a start takes a pass of its own."""
+        return problem.sq_error(self.factors) if self.seen is None else self.error
+
+
+@dataclass(frozen=True)
+class Passes:
+    """An iteration reads V once: W is updated for H block by block, and VᵀW formed from it.
+
+    What comes between two passes happens on V̂, a matrix of low rank that has the same products
+    with W and H as V, and with all that its sketch spans (`enriched`). Near (W, H) it equals V up
+    to terms of second order, so a pass for the minimum on V̂ is nearly a Newton step. If the error
+    rises, the best point stays, and the next pass begins at a plain update of its H, which cannot
+    raise the error: a descent method.
+    """
+
+    ahead: Solver[Any] = field(default_factory=HER)
+    n_sweeps: int = 10
+    n_ahead: int = 200
+    worth: float = 100.0  # passes, by their arithmetic alone, that iterations ahead may cost
+    at_once: int = 10
+    n_earlier: int = 1
+    share: float = 0.05  # of the projected gradient, at which iterations ahead end
+
+    def init(self, problem: Problem, x0: Factors) -> PassesState:
+        if not problem.is_plain or len(problem.V.shape) > 2:
+            raise ValueError(
+                "solver='passes' serves the plain squared error of one matrix; use solver='auto' "
+                "for other losses, penalties and stacks"
+            )
+        error = torch.tensor(torch.inf, dtype=torch.float64, device=problem.V.device)
+        return PassesState(x0, error, None, x0, torch.ones_like(error, dtype=torch.bool))
+
+    def step(self, problem: Problem, state: PassesState) -> PassesState:
+        seen = one_pass(problem.V, state.ahead, self.n_sweeps)
+        error, slack = seen.sq_error, 1 + 4 * torch.finfo(problem.V.dtype).eps
+        fell = (error <= slack * state.error) | state.plain
+        if state.seen is not None and not bool(fell):
+            plain = self._plain(problem, state.seen)
+            return state._replace(ahead=plain, plain=torch.ones_like(state.plain))
+        earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]
+        ahead = self._ahead(problem, seen, earlier)
+        return PassesState(seen.x, error, seen, ahead, torch.zeros_like(state.plain), earlier)
+
+    def adopt(self, problem: Problem, state: PassesState, x: Factors) -> PassesState:
+        return self.init(problem, x)
+
+    def _plain(self, problem: Problem, seen: Seen) -> Factors:
+        """The point with H updated from its known products."""
+        W, H = seen.x
+        sweeps = torch.tensor(self.n_sweeps)
+        return Factors(W, hals_nnls(Normal(seen.VtW, W.mT @ W), H, n_sweeps=sweeps))
+
+    def _ahead(self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...]) -> Factors:
+        """The minimum on V̂, from the point on, as far as iterations there gain something."""
+        V = problem.V
+        sketch = V.known_sketch if isinstance(V, Blocks) else None
+        all_seen = along((seen, *earlier))
+        known = Problem(enriched(V, sketch, *all_seen), problem.rank)
+        limit = self._limit(problem, known)
+        looks = loop(known, self.ahead, seen.x, limit=limit, at_most=self.at_once)
+        look, begun = next(looks), known.stationarity(seen.x)
+        for look in looks:
+            if look.t % self.at_once == 0:
+                size = known.stationarity(look.factors)
+                if bool(size <= self.share * begun):
+                    break
+        return look.factors
+
+    def _limit(self, problem: Problem, known: Problem) -> int:
+        """How many iterations on V̂ may be made: what counts are readings, but not at any price."""
+        (m, n), r = problem.V.shape, problem.rank
+        iteration = 2 * float(known.V.work()) + self.n_sweeps * r * (m + n)
+        several = self.worth * 2 * m * n / iteration
+        return min(max(int(several), self.at_once), self.n_ahead)
+
+
+@dataclass(frozen=True, eq=False)
+class Sweeps:
+    """The update of some rows of W: HALS sweeps for known (VH, HᵀH)."""
+
+    HtH: Float[Tensor, "r r"]
+    n_sweeps: int
+
+    @torch.no_grad()
+    def __call__(self, VH: Float[Tensor, "k r"], W: Float[Tensor, "k r"]) -> Float[Tensor, "k r"]:
+        return hals_nnls(Normal(VH, self.HtH), W, n_sweeps=torch.tensor(self.n_sweeps))
+
+
+def along(seen: tuple[Seen, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """W, VᵀW, H and VH of the last pass, and beside them the changes since earlier passes."""
+    last, *earlier = seen
+    parts = [[last.x.W, last.VtW], [last.x.H, last.VH]]
+    for after, before in pairwise((last, *earlier)):
+        for pair, new, old in (
+            (parts[0], (after.x.W, after.VtW), (before.x.W, before.VtW)),
+            (parts[1], (after.x.H, after.VH), (before.x.H, before.VH)),
+        ):
+            change, product = new[0] - old[0], new[1] - old[1]
+            large = change.norm(dim=0) > _CHANGE[change.dtype] * new[0].norm(dim=0)
+            pair[0] = torch.cat([pair[0], change[:, large]], 1)
+            pair[1] = torch.cat([pair[1], product[:, large]], 1)
+    (W, VtW), (H, VH) = parts
+    return W, VtW, H, VH
+
+
+def one_pass(V: Matrix, x: Factors, n_sweeps: int) -> Seen:
+    """All products at (W, H), W being that of x after some sweeps for its H."""
+    H = x.H
+    update = Sweeps(H.mT @ H, n_sweeps)
+    if isinstance(V, Blocks):
+        return V.updated(x, update)
+    VH = V @ H
+    x = Factors(update(VH, x.W), H)
+    error = Problem(V, H.shape[1]).sq_error(x, Normal(VH, update.HtH))
+    return Seen(x, VH, V.normal(x.W).VtW, error)

@@ -1,0 +1,114 @@
+"""`factormer fit` of a file beyond memory, with progress in passes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+from factormer.app.cli.app import ended_as_interrupted, print_json
+
+
+def fit_large(
+    file: Path,
+    source: Any,
+    ranks: list[int],
+    out: Path,
+    *,
+    options: dict[str, Any],
+    refused: dict[str, Any],
+    memory_limit: str | None,
+    as_json: bool,
+    progress: bool | None,
+) -> None:
+    """Fit in blocks, print the results, and refuse what needs V in memory."""
+    from factormer.app.runs.large import fit_in_blocks
+    from factormer.data.outofcore import blocks_of
+
+    for name, value in refused.items():
+        if value:
+            raise ValueError(
+                f"--{name} is for data in memory, and {file} is read in blocks: leave it out, or "
+                "raise --memory-limit"
+            )
+    V = blocks_of(source, memory_limit)
+    m, n = V.shape
+    if not as_json:
+        size = source.nbytes / 1e9
+        print(f"{file}: {m}×{n}, {source.kind}, {size:.3g} GB in {len(V.reader.ends) - 1} blocks")  # pyright: ignore[reportAttributeAccessIssue]
+    described = {"file": str(file), "shape": [m, n], "options": options}
+    bar = _PassBar(V, shown=progress)
+    with bar, ended_as_interrupted():
+        results = fit_in_blocks(
+            V, ranks, options, out, described=described, begin=bar.begin, watch=bar.watch
+        )
+    interrupted = any(result.status == "INTERRUPTED" for result in results)
+    if as_json:
+        rows = [vars(result) for result in results]
+        print_json({"schema": 1, "run": str(out), **described, "results": rows})
+    else:
+        print("  rank        RMSE  explained  iterations  passes   seconds  status")
+        for r in results:
+            print(
+                f"  {r.rank:4d}  {r.rmse:10.5g}  {r.explained:8.2%}  {r.iterations:10d}  "
+                f"{r.passes:6d}  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
+            )
+        print(f"factors: {out}")
+    if interrupted:
+        raise typer.Exit(130)
+
+
+class _PassBar:
+    """Progress on stderr: the pass and how much of it is done, seconds a pass, and the error."""
+
+    def __init__(self, V: Any, *, shown: bool | None) -> None:
+        console = Console(stderr=True)
+        self._V, self._began = V, time.perf_counter()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            _Passes(V),
+            TextColumn("{task.fields[state]}"),
+            console=console,
+            disable=not (console.is_terminal if shown is None else shown),
+            transient=True,
+        )
+        self._task = self._progress.add_task("reading", total=None, state="")
+
+    def __enter__(self) -> None:
+        self._progress.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def begin(self, rank: int) -> None:
+        """Show the next rank."""
+        self._progress.update(self._task, description=f"rank {rank}", state="")
+
+    def watch(self, row: Any) -> None:
+        """Show an iteration."""
+        state = f"iteration {row.iteration}  error {float(row.rmse):.5g}"
+        self._progress.update(self._task, state=state)
+
+
+class _Passes(ProgressColumn):
+    """How many passes were made, from the bytes that were read, and seconds for the rest of one."""
+
+    def __init__(self, V: Any) -> None:
+        super().__init__()
+        self._V, self._began = V, time.perf_counter()
+
+    def render(self, task: Task) -> Text:
+        """The text of the column."""
+        source, read = self._V.reader.source, self._V.reader.traffic.n_bytes
+        stored = source.entries * (source.dtype.itemsize + 4 * source.is_sparse)
+        done, seconds = read / stored, time.perf_counter() - self._began
+        if not read:
+            return Text("pass 1")
+        pace = seconds / done
+        return Text(f"pass {int(done) + 1} at {done % 1:.0%}, {pace:.2g} s a pass")

@@ -1,0 +1,86 @@
+"""fit_in_blocks(): factorize data beyond memory at each rank, and keep factors and trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from factormer.app.runs.folder import dump
+from factormer.data.blocks import Blocks
+from factormer.data.files import replacing, write
+from factormer.data.locks import held
+from factormer.functions import factorize
+from factormer.run.result import Result
+from factormer.run.trace import Row
+
+
+@dataclass(frozen=True)
+class LargeResult:
+    """One rank of data beyond memory, in numbers."""
+
+    rank: int
+    status: str
+    iterations: int
+    passes: int
+    seconds: float
+    rmse: float
+    explained: float
+
+
+def fit_in_blocks(
+    V: Blocks,
+    ranks: Sequence[int],
+    options: dict[str, Any],
+    folder: Path,
+    *,
+    described: dict[str, Any],
+    begin: Callable[[int], object] = lambda rank: None,
+    watch: Callable[[Row], object] | None = None,
+) -> list[LargeResult]:
+    """Factorize V at each rank; the sketch of the highest serves all of them.
+
+    Each rank gets a folder with W.npy, H.npy and trace.csv; run.json has options and results. There
+    is no report: it would read V more often than the fit.
+    """
+    results: list[LargeResult] = []
+    with held(folder):
+        for rank in sorted(set(ranks), reverse=True):
+            begin(rank)
+            before = V.record.passes
+            result = factorize(V, rank, callback=watch, **options)
+            results.insert(0, _in_numbers(V, rank, result, V.record.passes - before))
+            _keep(folder / f"rank-{rank}", result)
+            rows = [vars(found) for found in results]
+            write(folder / "run.json", dump({"schema": 1, **described, "results": rows}))
+            if result.status.name == "INTERRUPTED":
+                break
+    return results
+
+
+def _in_numbers(V: Blocks, rank: int, result: Result, passes: int) -> LargeResult:
+    m, n = V.shape
+    rmse = float(result.rmse)
+    return LargeResult(
+        rank=rank,
+        status=result.status.name,
+        iterations=result.n_iter,
+        passes=passes,
+        seconds=float(result.trace.seconds[-1]),
+        rmse=rmse,
+        explained=1 - rmse**2 * m * n / float(V.sq_norm()),
+    )
+
+
+def _keep(folder: Path, result: Result) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, F in (("W", result.W), ("H", result.H)):
+        with replacing(folder / f"{name}.npy") as file:
+            np.save(file, F)
+    trace = result.trace
+    columns = (trace.iteration, trace.passes, trace.seconds, trace.rmse)
+    rows = (f"{t},{p},{s:.9g},{e:.9g}" for t, p, s, e in zip(*columns, strict=True))
+    write(folder / "trace.csv", "\n".join(["iteration,passes,seconds,rmse", *rows]) + "\n")

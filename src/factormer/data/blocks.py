@@ -1,0 +1,284 @@
+"""Data beyond memory: row blocks, read one after another from a file or a store.
+
+A reading costs seconds or minutes. So every pass is counted, forms as many products as it can, and
+its last products are kept: who asks for them again gets them without another pass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import scipy.sparse
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from factormer.data import parts, readings
+from factormer.data.base import Normal, inner
+from factormer.data.factors import Factors
+from factormer.data.lowrank import LowRank, whitening
+
+_KEPT = 2  # passes whose products are kept: the last, and the best before it
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Where the blocks are: makes a pass over them, and says what they are.
+
+    `room` is how many bytes are left for factors and sketches.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def entries(self) -> float: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def room(self) -> float: ...
+    def sweep(
+        self, part: parts.Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
+    ) -> tuple[list[Tensor], list[Tensor]]: ...
+    def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]: ...
+
+
+class Seen(NamedTuple):
+    """A point of which a pass formed all products: (W, H), VH, VᵀW, and ‖W Hᵀ − V‖²."""
+
+    x: Factors
+    VH: Float[Tensor, "m r"]
+    VtW: Float[Tensor, "n r"]
+    sq_error: Float[Tensor, ""]
+
+
+@dataclass(eq=False)
+class Record:
+    """What is known of V: how often it was read, sums by rows, a sketch, the last products."""
+
+    passes: int = 0
+    sums: Float[Tensor, "m 2"] | None = None  # of the entries of each row, and of their squares
+    sketch: LowRank | None = None
+    seen: deque[tuple[Any, Seen]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """`scale` times a matrix outside of memory, of which some rows at a time are in memory.
+
+    The first pass, whatever it is for, checks the entries and finds their sums.
+    """
+
+    reader: Reader
+    scale: float = 1.0
+    precision: torch.dtype | None = None
+    record: Record = field(default_factory=Record)
+
+    rows = None
+    cols = None
+    device = torch.device("cpu")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.reader.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        single = torch.float32 if self.reader.itemsize == 4 else torch.float64
+        return self.precision or single
+
+    @property
+    def T(self) -> Turned:
+        return Turned(self)
+
+    def work(self) -> float:
+        """The number of multiplications in a product with one column: the stored entries."""
+        return float(self.reader.entries)
+
+    def sq_norm(self) -> Float[Tensor, ""]:
+        """‖V‖² in float64."""
+        return self.scale**2 * self._sums()[:, 1].sum()
+
+    def total(self) -> Float[Tensor, ""]:
+        """The sum of all entries."""
+        return self.scale * self._sums()[:, 0].sum()
+
+    def scaled(self, c: Float[Tensor, ""]) -> Blocks:
+        """The matrix c·V."""
+        return replace(self, scale=self.scale * float(c))
+
+    def to(self, dtype: torch.dtype) -> Blocks:
+        """The matrix in another precision."""
+        return replace(self, precision=dtype)
+
+    # Passes
+
+    def sweep(self, part: parts.Part, *rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """One pass: the tensors by rows that the part returns, joined, and the others, summed."""
+        record, first = self.record, self.record.sums is None
+        record.passes += 1
+        readings.add()
+        joined, summed = self.reader.sweep(part, rows, self.dtype, survey=first)
+        if first:
+            record.sums = joined.pop()
+        return joined, summed
+
+    def _sums(self) -> Float[Tensor, "m 2"]:
+        """Those of rows, which take a pass if there was none before."""
+        if self.record.sums is None:
+            self.sweep(parts.Nothing())
+        assert self.record.sums is not None
+        return self.record.sums
+
+    def _known_sums(self) -> Float[Tensor, "m 2"]:
+        """Those of rows; numbers without meaning before the first pass, which finds them."""
+        m = self.shape[0]
+        return torch.empty(m, 2) if self.record.sums is None else self.record.sums
+
+    def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
+        for view, seen in self.record.seen:
+            if seen.x.H is X and view == self._view:
+                return seen.VH
+        (Y,), _ = self.sweep(parts.Times(X))
+        return Y.mul_(self.scale)
+
+    def turned(self, Y: Float[Tensor, "m k"]) -> Float[Tensor, "n k"]:
+        """VᵀY."""
+        for view, seen in self.record.seen:
+            if seen.x.W is Y and view == self._view:
+                return seen.VtW
+        _, (Z,) = self.sweep(parts.TurnedTimes(), Y)
+        return Z.mul_(self.scale)
+
+    def normal(self, W: Float[Tensor, "m r"]) -> Normal:
+        """Return (VᵀW, WᵀW)."""
+        return Normal(self.turned(W), W.mT @ W)
+
+    def both(self, X: Float[Tensor, "n k"]) -> tuple[Float[Tensor, "m k"], Float[Tensor, "n k"]]:
+        """VX and VᵀVX, in one pass."""
+        (Y,), (Z,) = self.sweep(parts.Both(X))
+        return Y.mul_(self.scale), Z.mul_(self.scale**2)
+
+    def updated(self, x: Factors, update: parts.Update) -> Seen:
+        """All products at (W, H), in one pass; rows of W are update(rows of VH, rows of x.W)."""
+        part = parts.Updated(x.H, update, self.scale)
+        (VH, W), (VtW, error) = self.sweep(part, self._known_sums(), x.W)
+        seen = Seen(Factors(W, x.H), VH, VtW, error)
+        self.record.seen.append((self._view, seen))
+        return seen
+
+    @property
+    def _view(self) -> tuple[float, torch.dtype]:
+        return self.scale, self.dtype
+
+    def knows(self, x: Factors) -> bool:
+        """Whether a pass has formed all products at x, so that its error and gradient are known."""
+        return self._seen(x) is not None
+
+    def _seen(self, x: Factors) -> Seen | None:
+        same = (s for view, s in self.record.seen if s.x.W is x.W and view == self._view)
+        return next((seen for seen in same if seen.x.H is x.H), None)
+
+    def sq_error(self, x: Factors) -> Float[Tensor, ""]:
+        """‖W Hᵀ − V‖², in float64."""
+        if (seen := self._seen(x)) is not None:
+            return seen.sq_error
+        part = parts.Misfit(x.H, self.scale)
+        _, (error,) = self.sweep(part, self._known_sums(), x.W)
+        return error
+
+    def sketch(self, p: int, rng: torch.Generator) -> LowRank:
+        """V ≈ Q (VᵀQ)ᵀ with orthonormal Q (m, p), in two passes, or none if it is known already.
+
+        The range finder of `lowrank.sketch` with one power iteration: the first pass forms VᵀVΩ of
+        random Ω, the second VP and VᵀVP of its orthonormal basis P, and Q spans VP.
+        """
+        p, plain = min(p, *self.shape), replace(self, scale=1.0)
+        if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
+            _, Z = plain.both(torch.randn(self.shape[1], p, generator=rng).to(self.dtype))
+            size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
+            P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
+            U, Z = plain.both(P)
+            for _ in range(2):  # the second time makes U orthonormal to all digits
+                by_U = whitening(U)
+                U, Z = U @ by_U, Z @ by_U
+            lost = plain.sq_norm() - inner(Z, Z)
+            self.record.sketch = LowRank(U, Z, lost.clamp(min=0))
+        return self.known_sketch  # pyright: ignore[reportReturnType]
+
+    @property
+    def known_sketch(self) -> LowRank | None:
+        """The sketch that earlier passes made; None if there is none."""
+        kept = self.record.sketch
+        return kept and kept.scaled(torch.tensor(self.scale, dtype=self.dtype)).to(self.dtype)
+
+    def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "k n"]]]:
+        """Yield the rows in dense blocks of at most `size` (None: those in which they are read)."""
+        self._sums()  # which checks them
+        self.record.passes += 1
+        readings.add()
+        for rows, block in self.reader.read(self.dtype):
+            step = size or (rows.stop - rows.start)
+            for a in range(rows.start, rows.stop, step):
+                some = block[a - rows.start : min(a + step, rows.stop) - rows.start]
+                some = torch.from_numpy(some.toarray()) if scipy.sparse.issparse(some) else some
+                yield slice(a, a + len(some)), self.scale * some
+
+
+@dataclass(frozen=True, eq=False)
+class Turned:
+    """The transpose of `Blocks`, which is read in the same order."""
+
+    V: Blocks
+
+    rows = None
+    cols = None
+    device = torch.device("cpu")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.V.shape[::-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.V.dtype
+
+    @property
+    def T(self) -> Blocks:
+        return self.V
+
+    def __matmul__(self, X: Float[Tensor, "m k"]) -> Float[Tensor, "n k"]:
+        return self.V.turned(X)
+
+    def normal(self, W: Float[Tensor, "n r"]) -> Normal:
+        """Return (VH, HᵀH), H being the left factor of the transpose."""
+        return Normal(self.V @ W, W.mT @ W)
+
+    def sq_error(self, x: Factors) -> Float[Tensor, ""]:
+        return self.V.sq_error(x.swap())
+
+    def sq_norm(self) -> Float[Tensor, ""]:
+        return self.V.sq_norm()
+
+    def total(self) -> Float[Tensor, ""]:
+        return self.V.total()
+
+    def work(self) -> float:
+        return self.V.work()
+
+    def scaled(self, c: Float[Tensor, ""]) -> Turned:
+        return Turned(self.V.scaled(c))
+
+    def to(self, dtype: torch.dtype) -> Turned:
+        return Turned(self.V.to(dtype))
+
+    def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "k m"]]]:
+        """Refuse: a block of columns takes a pass of its own."""
+        raise ValueError(
+            "V is read in blocks of rows, and this needs its columns one after another: use the "
+            "squared error, or load V into memory"
+        )

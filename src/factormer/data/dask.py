@@ -1,0 +1,150 @@
+"""Blocks that are chunks of a Dask array: what is done with one happens where it is.
+
+H goes to the workers and the sums come back through a tree, as do the rows of W, VH and sketches.
+A pass is a graph of tasks without side effects: if a worker is lost, Dask makes its part again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from factormer.data.blocks import Blocks
+from factormer.data.memory import as_bytes
+from factormer.data.outofcore import called
+from factormer.data.parts import Part, Parts, Surveyed, as_block
+
+_FAN_IN = 8  # sums that a task of the tree adds
+
+
+@dataclass(frozen=True, eq=False)
+class Distributed:
+    """A Dask array in chunks of rows, `ends` being their first rows and the last end."""
+
+    V: Any
+    ends: tuple[int, ...]
+    room: float
+
+    kind = "Dask array"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        m, n = self.V.shape
+        return int(m), int(n)
+
+    @property
+    def itemsize(self) -> int:
+        return 4 if self.V.dtype == np.float32 else 8
+
+    @property
+    def entries(self) -> float:
+        """All of them: how many a sparse chunk stores is known only where it is."""
+        m, n = self.shape
+        return float(m) * n
+
+    def sweep(
+        self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """One pass: a task for each chunk, and a tree of sums."""
+        from dask.base import compute
+        from dask.delayed import delayed
+
+        shared = delayed(part, pure=False)  # which travels once to each worker
+        tasks = []
+        for number, (chunk, (a, b)) in enumerate(
+            zip(self._chunks, pairwise(self.ends), strict=True)
+        ):
+            name = called(number, self.ends) if survey else None
+            some = [F[a:b].clone() for F in rows]  # otherwise all of F would travel
+            tasks.append(delayed(_done, pure=False)(shared, name, chunk, dtype, some))
+        joined = [delayed(_first, pure=False)(task) for task in tasks]
+        sums = [delayed(_second, pure=False)(task) for task in tasks]
+        while len(sums) > 1:
+            groups = [sums[k : k + _FAN_IN] for k in range(0, len(sums), _FAN_IN)]
+            sums = [delayed(_added, pure=False)(group) for group in groups]
+        try:
+            joined, (summed,) = compute(joined, sums)
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise OSError(
+                f"the Dask workers did not finish a pass over V ({error or type(error).__name__}); "
+                "check that the cluster runs, and start again"
+            ) from error
+        whole = [torch.cat(list(some)) for some in zip(*joined, strict=True)]
+        return whole, list(summed)
+
+    @property
+    def _chunks(self) -> list[Any]:
+        return [row[0] for row in self.V.to_delayed().tolist()]
+
+    def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
+        """The chunks, one after another, on this machine."""
+        for chunk, (a, b) in zip(self._chunks, pairwise(self.ends), strict=True):
+            yield slice(a, b), as_block(chunk.compute(), dtype)
+
+
+def is_dask(V: Any) -> bool:
+    """Whether V is a Dask array; without importing Dask, which is optional."""
+    return type(V).__module__.partition(".")[0] == "dask" and hasattr(V, "to_delayed")
+
+
+def distributed_of(V: Any, memory_limit: Any = None) -> Blocks:
+    """Blocks that are the chunks of a Dask array, which must be whole rows of known numbers."""
+    if not hasattr(V, "chunks"):
+        raise ValueError(
+            f"V is a Dask {type(V).__name__}; it must be an array: V.to_dask_array(lengths=True)"
+        )
+    if V.ndim != 2 or 0 in V.shape:
+        raise ValueError(f"V has shape {V.shape}; it must be a matrix with rows and columns")
+    if np.isnan(np.array([float(size) for axis in V.chunks for size in axis])).any():
+        raise ValueError(
+            "V is a Dask array whose chunks have unknown sizes; call V.compute_chunk_sizes() first"
+        )
+    if V.dtype.kind not in "biuf":
+        raise ValueError(f"V holds {V.dtype} values; it must hold real numbers")
+    by_rows, by_columns = V.chunks
+    if len(by_columns) > 1:
+        raise ValueError(
+            f"V is a Dask array with {len(by_columns)} chunks across its columns; chunks must be "
+            "whole rows: use V.rechunk({0: 'auto', 1: -1})"
+        )
+    _check_kinds(V)
+    ends = (0, *accumulate(int(size) for size in by_rows))
+    return Blocks(Distributed(V, ends, as_bytes(memory_limit)))
+
+
+def _check_kinds(V: Any) -> None:
+    """Refuse what Dask already knows not to be rows of numbers."""
+    meta = V._meta
+    if not (isinstance(meta, np.ndarray) or scipy.sparse.issparse(meta)):
+        raise ValueError(
+            f"V is a Dask array with chunks of {type(meta).__name__}; they must be numpy arrays or "
+            "scipy.sparse matrices: use V.map_blocks(...)"
+        )
+
+
+@torch.no_grad()
+def _done(
+    part: Part, name: str | None, chunk: Any, dtype: torch.dtype, rows: list[Tensor]
+) -> Parts:
+    """One chunk's share of a pass, on a worker."""
+    block = as_block(chunk, dtype)
+    return (part if name is None else Surveyed(part, name))(block, *rows)
+
+
+def _first(result: Parts) -> tuple[Tensor, ...]:
+    return result[0]
+
+
+def _second(result: Parts) -> tuple[Tensor, ...]:
+    return result[1]
+
+
+def _added(results: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    return tuple(torch.stack(some).sum(dim=0) for some in zip(*results, strict=True))

@@ -1,0 +1,127 @@
+"""Blocks on this machine: each is read by a thread while the one before it is worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from factormer.data.blocks import Blocks
+from factormer.data.memory import as_bytes
+from factormer.data.parts import Part, Surveyed, as_block
+from factormer.data.sources import Source
+
+_SHARE = 8  # the part of the memory limit that a block takes; there are up to three of them
+_BLOCK = 2**27  # bytes of a block from which larger ones are no faster
+
+
+@dataclass(eq=False)
+class Traffic:
+    """How many bytes were read, as they are stored."""
+
+    n_bytes: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfCore:
+    """A source that is read from block to block, `ends` being their first rows and the last end."""
+
+    source: Source
+    ends: tuple[int, ...]
+    room: float
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def itemsize(self) -> int:
+        return self.source.itemsize
+
+    @property
+    def entries(self) -> float:
+        return self.source.entries
+
+    @property
+    def kind(self) -> str:
+        return self.source.kind
+
+    def sweep(
+        self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """One pass over the blocks."""
+        whole: list[Tensor] = []
+        sums: list[Tensor] = []
+        for number, (at, block) in enumerate(self.read(dtype)):
+            task = Surveyed(part, called(number, self.ends)) if survey else part
+            joined, summed = task(block, *(F[at] for F in rows))
+            if not number:
+                whole = [F.new_empty(self.shape[0], F.shape[1]) for F in joined]
+                sums = [torch.zeros_like(F) for F in summed]
+            for F, some in zip(whole, joined, strict=True):
+                F[at] = some
+            for F, some in zip(sums, summed, strict=True):
+                F += some
+        return whole, sums
+
+    def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
+        """The rows of each block, and the block, while a thread reads the next one."""
+        cuts = list(pairwise(self.ends))
+        with ThreadPoolExecutor(1, "factormer-read") as reader:
+            coming = reader.submit(self._load, *cuts[0], dtype)
+            for number, (a, b) in enumerate(cuts):
+                block = coming.result()
+                if number + 1 < len(cuts):
+                    coming = reader.submit(self._load, *cuts[number + 1], dtype)
+                yield slice(a, b), block
+
+    def _load(self, a: int, b: int, dtype: torch.dtype) -> Any:
+        try:
+            rows = self.source.read(a, b)
+        except Exception as error:  # stores raise anything
+            raise OSError(
+                f"rows {a} to {b - 1} of V, a {self.kind}, could not be read "
+                f"({error or type(error).__name__}); check that its file is there, open and whole"
+            ) from error
+        sparse = scipy.sparse.issparse(rows)
+        self.traffic.n_bytes += rows.data.nbytes + rows.indices.nbytes if sparse else rows.nbytes
+        return as_block(rows, dtype)
+
+
+def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:
+    """Blocks of a source that keep within a limit, in bytes or as text ("4GB")."""
+    limit = as_bytes(memory_limit)
+    (m, _), row = source.shape, max(source.nbytes / source.shape[0], 1.0)
+    most = max(int(min(limit / _SHARE, _BLOCK) / row), 1)
+    size = max(most // source.step, 1) * source.step
+    ends = (*range(0, m, size), m) if source.ends is None else _merged(source.ends, most)
+    largest = max(b - a for a, b in pairwise(ends)) * row
+    if largest > limit / 3:
+        raise ValueError(
+            f"memory_limit is {limit:.3g} bytes, and {largest:.3g} of V, a {source.kind}, are "
+            "stored together, of which three must fit: raise memory_limit, or store V in smaller "
+            "chunks or row groups"
+        )
+    return Blocks(OutOfCore(source, ends, limit - 3 * largest))
+
+
+def called(number: int, ends: tuple[int, ...]) -> str:
+    """What a block is called in errors."""
+    a, b = ends[number : number + 2]
+    return f"block {number + 1} of {len(ends) - 1} of V (rows {a} to {b - 1})"
+
+
+def _merged(ends: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Neighbouring pieces put together while they have at most so many rows."""
+    kept = [ends[0]]
+    for here, after in pairwise((*ends[1:], ends[-1] + most + 1)):
+        if after - kept[-1] > most:
+            kept.append(here)
+    return tuple(kept)

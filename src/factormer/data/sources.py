@@ -1,0 +1,145 @@
+"""Where a matrix lies that is not in memory: files and stores that give rows a … b on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+_STORES = ("h5py", "zarr", "anndata")  # packages whose arrays are read by slices of rows
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A matrix outside of memory: `read(a, b)` returns its rows a … b, dense or scipy's CSR.
+
+    Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
+    `ends` are the only places where a block may end, if the store does not leave a choice.
+    `entries` counts what is stored, zeros or not.
+    """
+
+    read: Callable[[int, int], Any]
+    shape: tuple[int, int]
+    dtype: np.dtype
+    kind: str
+    entries: float
+    is_sparse: bool = False
+    step: int = 1
+    ends: tuple[int, ...] | None = None
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an entry as a floating number: float32 stays, all else becomes float64."""
+        return 4 if self.dtype == np.float32 else 8
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the whole matrix in memory; a sparse entry has a column, too."""
+        return self.entries * (self.itemsize + 8 * self.is_sparse)
+
+
+def source_of(V: Any) -> Source | None:
+    """The source that V is; None where V is no store, but an array like any other."""
+    if isinstance(V, Source):
+        return V
+    package = type(V).__module__.partition(".")[0]
+    if isinstance(V, np.memmap) and V.ndim == 2:
+        return _sliced(V, "memory-mapped file")
+    if package == "pyarrow" and hasattr(V, "read_row_groups"):
+        return _parquet(V)
+    if package not in _STORES:
+        return None
+    if package == "h5py" and hasattr(V, "keys"):
+        return _compressed(V)
+    backed = getattr(V, "isbacked", None)
+    if backed is not None:  # an AnnData, of which X is meant
+        return source_of(getattr(V, "X", None)) if backed else None
+    if not (hasattr(V, "shape") and hasattr(V, "dtype")):
+        return None
+    return _sparse_store(V) if hasattr(V, "to_memory") else _sliced(V, f"{package} array")
+
+
+def _sliced(V: Any, kind: str) -> Source:
+    """An array of two axes that slices of rows are read from."""
+    _check(tuple(V.shape), V.dtype, kind)
+    m, n = map(int, V.shape)
+    chunks = getattr(V, "chunks", None)
+    step = int(chunks[0]) if chunks else 1
+    dtype, entries = np.dtype(V.dtype), float(m) * n
+    return Source(lambda a, b: np.asarray(V[a:b]), (m, n), dtype, kind, entries, step=step)
+
+
+def _sparse_store(V: Any) -> Source:
+    """A sparse matrix of a backed AnnData, whose slices of rows are scipy's."""
+    _check_rows(V.format)
+    _check(tuple(V.shape), V.dtype, "sparse store")
+    m, n = map(int, V.shape)
+    stored = float(V.group["data"].shape[0])
+    return Source(
+        lambda a, b: scipy.sparse.csr_array(V[a:b]),
+        (m, n),
+        np.dtype(V.dtype),
+        "sparse store",
+        stored,
+        True,
+    )
+
+
+def _compressed(group: Any) -> Source | None:
+    """A group of HDF5 with the parts of a CSR matrix, as AnnData writes it."""
+    if not {"data", "indices", "indptr"} <= set(group.keys()):
+        return None
+    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
+    _check_rows(kind.decode() if isinstance(kind, bytes) else str(kind))
+    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+    m, n = (int(size) for size in shape)
+    data, indices = group["data"], group["indices"]
+    starts = np.asarray(group["indptr"][()], np.int64)
+    _check((m, n), data.dtype, "sparse store")
+
+    def read(a: int, b: int) -> Any:
+        inside = slice(int(starts[a]), int(starts[b]))
+        parts = (data[inside], indices[inside], starts[a : b + 1] - starts[a])
+        return scipy.sparse.csr_array(parts, shape=(b - a, n))
+
+    return Source(read, (m, n), np.dtype(data.dtype), "sparse store", float(starts[-1]), True)
+
+
+def _parquet(file: Any) -> Source:
+    """The columns of a Parquet file, all of which must be numbers; blocks are row groups."""
+    schema, about = file.schema_arrow, file.metadata
+    names = [name for name in schema.names if not name.startswith("__index_level_")]
+    kinds = {np.dtype(schema.field(name).type.to_pandas_dtype()) for name in names}
+    dtype = np.result_type(*kinds) if names else np.dtype(object)
+    m, n = about.num_rows, len(names)
+    _check((m, n), dtype, "Parquet file")
+    sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+    ends = np.cumsum([0, *sizes]).tolist()
+
+    def read(a: int, b: int) -> np.ndarray:
+        groups = list(range(ends.index(a), ends.index(b)))
+        table = file.read_row_groups(groups, columns=names)
+        return np.stack([np.asarray(column.to_numpy(), dtype) for column in table.columns], axis=1)
+
+    return Source(read, (m, n), dtype, "Parquet file", float(m) * n, ends=tuple(ends))
+
+
+def _check(shape: tuple[int, ...], dtype: Any, kind: str) -> None:
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(
+            f"V, a {kind}, has shape {shape}; it must be a matrix with at least one row and one "
+            "column"
+        )
+    if np.dtype(dtype).kind not in "biuf":
+        raise ValueError(f"V, a {kind}, holds {dtype} values; it must hold real numbers")
+
+
+def _check_rows(kind: str) -> None:
+    if "csr" not in kind:
+        raise ValueError(
+            f"V is stored as {kind}, by columns; it is read by rows: write it again as CSR "
+            "(adata.X = adata.X.tocsr() before writing), or load it with .to_memory()"
+        )

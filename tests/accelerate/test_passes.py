@@ -1,0 +1,72 @@
+"""One pass over V an iteration: descent, feasible points, and what is left unchanged."""
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from factormer.accelerate.her import HER
+from factormer.accelerate.passes import Passes
+from factormer.data import Dense, readings
+from factormer.data.factors import Factors
+from factormer.problem.problem import Problem
+from factormer.solvers.loop import iterated, loop
+
+
+def case(rng, m=40, n=30, r=4):
+    W, H = (torch.rand(size, r, generator=rng).double() for size in (m, n))
+    V = W @ H.mT + 0.3 * torch.rand(m, n, generator=rng)
+    return Problem(Dense(V), r), Factors(torch.rand_like(W), torch.rand_like(H))
+
+
+@torch.no_grad()
+def test_error_never_rises_and_points_are_feasible(rng):
+    problem, x0 = case(rng)
+    errors = []
+    for look in loop(problem, Passes(), x0, limit=8):
+        assert all(bool((F >= 0).all() and F.isfinite().all()) for F in look.factors)
+        errors.append(float(problem.V.sq_error(look.factors)))
+        np.testing.assert_allclose(float(look.state.sq_error(problem)), errors[-1], rtol=1e-9)
+    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(errors))
+
+
+@torch.no_grad()
+def test_few_iterations_reach_what_others_need_many_for(rng):
+    problem, x0 = case(rng)
+    passes = iterated(problem, Passes(), x0, 8).error
+    many = iterated(problem, HER(), x0, 300).error
+    assert float(passes) < 1.001 * float(many)
+
+
+@torch.no_grad()
+def test_a_step_is_pure(rng):
+    problem, x0 = case(rng)
+    state = iterated(problem, Passes(), x0, 2)
+    before = [F.clone() for F in (*state.factors, *state.ahead)]
+    a, b = (Passes().step(problem, state) for _ in range(2))
+    assert all(
+        torch.equal(F, G) for F, G in zip(before, (*state.factors, *state.ahead), strict=True)
+    )
+    assert torch.equal(a.factors.W, b.factors.W)
+
+
+@torch.no_grad()
+def test_a_refused_step_keeps_the_point_and_goes_on_plainly(rng):
+    problem, x0 = case(rng)
+    state = iterated(problem, Passes(), x0, 2)
+    bad = state._replace(ahead=Factors(state.ahead.W, torch.rand_like(state.ahead.H)))
+    refused = Passes().step(problem, bad)
+    assert refused.factors is state.factors
+    assert bool(refused.plain)
+    after = Passes().step(problem, refused)
+    assert float(after.error) <= float(state.error) * (1 + 1e-12)
+
+
+@torch.no_grad()
+def test_an_iteration_on_a_matrix_in_memory_reads_it_twice(rng):
+    problem, x0 = case(rng)
+    state = iterated(problem, Passes(), x0, 1)
+    problem.V.sq_norm()
+    with readings.counted() as count:
+        Passes().step(problem, state)
+    assert count.passes == 2

@@ -1,0 +1,74 @@
+"""`factormer fit` of files beyond memory: in blocks, with factors and counts of passes."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from factormer import factorize
+from factormer.app.cli import main
+
+M, N, R = 400, 150, 3
+LIMIT = ["--memory-limit", "900kB"]
+
+
+@pytest.fixture
+def V():
+    rng = np.random.default_rng(1)
+    return rng.exponential(size=(M, R)) @ rng.exponential(size=(R, N)) + rng.random((M, N))
+
+
+def ran(argv):
+    return main([str(arg) for arg in argv])
+
+
+def test_a_file_beyond_the_limit_is_fitted_in_blocks(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    out = tmp_path / "run"
+    code = ran(["fit", tmp_path / "V.npy", "--rank", "2..3", "--out", out, *LIMIT, "--json"])
+    assert code == 0
+    said = json.loads(capsys.readouterr().out)
+    low, high = said["results"]
+    assert (low["rank"], high["rank"]) == (2, 3)
+    assert high["rmse"] == pytest.approx(factorize(V, R).rmse, rel=1e-3)
+    assert high["passes"] >= 3
+    assert low["passes"] == high["passes"] - 2 or low["passes"] >= 1  # the sketch is shared
+    W, H = (np.load(out / "rank-3" / f"{name}.npy") for name in "WH")
+    assert np.sqrt(np.mean((V - W @ H.T) ** 2)) == pytest.approx(high["rmse"], rel=1e-6)
+    header, *rows = (out / "rank-3" / "trace.csv").read_text().splitlines()
+    assert header == "iteration,passes,seconds,rmse"
+    assert int(rows[-1].split(",")[1]) == high["passes"]
+
+
+def test_stores_are_fitted_in_blocks_and_say_so(V, tmp_path, capsys):
+    with h5py.File(tmp_path / "V.h5", "w") as file:
+        file["a"], file["b"] = V, V[:10]
+    code = ran(["fit", tmp_path / "V.h5", "--rank", "3", "--key", "a", "--out", tmp_path / "run"])
+    assert code == 0
+    out = capsys.readouterr().out
+    assert "400×150, h5py array" in out
+    assert "passes" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--mask", "m.npy"], "--mask is for data in memory"),
+        (["--loss", "kullback-leibler"], "only the squared error"),
+        (["--memory-limit", "much"], "memory_limit is 'much'"),
+        (["--memory-limit", "200kB"], "raise it, or choose a lower rank"),
+    ],
+)
+def test_what_needs_memory_is_refused(V, tmp_path, capsys, argv, words):
+    np.save(tmp_path / "V.npy", V)
+    code = ran(["fit", tmp_path / "V.npy", "--out", tmp_path / "run", *LIMIT, *argv])
+    assert code == 1
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_store_with_several_matrices_asks_for_one(V, tmp_path, capsys):
+    with h5py.File(tmp_path / "V.h5", "w") as file:
+        file["a"], file["b"] = V, V
+    assert ran(["fit", tmp_path / "V.h5", "--rank", "3"]) == 1
+    assert "choose one with --key" in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,216 @@
+"""Data beyond memory: products, counts of passes, checks, and each kind of store."""
+
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import scipy.sparse
+import torch
+
+from factormer.data import Dense, Sparse, readings
+from factormer.data.factors import Factors
+from factormer.data.intake import brought
+from factormer.data.memory import as_bytes
+from factormer.data.outofcore import blocks_of
+from factormer.data.sources import source_of
+
+M, N, R = 60, 40, 3
+LIMIT = 3e4  # a block is an eighth of that: 11 rows
+
+
+def entries(density=1.0, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    return (rng.random((M, N)) * (rng.random((M, N)) < density)).astype(dtype)
+
+
+def stored_npy(folder, V):
+    np.save(folder / "V.npy", V)
+    return np.load(folder / "V.npy", mmap_mode="r")
+
+
+def stored_h5(folder, V):
+    file = h5py.File(folder / "V.h5", "w")
+    return file.create_dataset("V", data=V, chunks=(4, N))
+
+
+def stored_csr(folder, V):
+    """As AnnData writes a sparse X."""
+    group, csr = h5py.File(folder / "V.h5ad", "w").create_group("X"), scipy.sparse.csr_array(V)
+    group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", V.shape
+    for name in ("data", "indices", "indptr"):
+        group[name] = getattr(csr, name)
+    return group
+
+
+def stored_parquet(folder, V):
+    table = pyarrow.table({f"c{k}": V[:, k] for k in range(V.shape[1])})
+    pyarrow.parquet.write_table(table, folder / "V.parquet", row_group_size=7)
+    return pyarrow.parquet.ParquetFile(folder / "V.parquet")
+
+
+STORES = {"npy": stored_npy, "h5": stored_h5, "csr": stored_csr, "parquet": stored_parquet}
+
+
+def blocks(folder, V, store=stored_npy, limit=LIMIT) -> Any:
+    source = source_of(store(folder, V))
+    assert source is not None
+    return blocks_of(source, limit)
+
+
+@pytest.fixture(params=STORES)
+def store(request):
+    return STORES[request.param]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_and_errors_are_those_of_the_matrix_in_memory(tmp_path, store, dtype, rng):
+    V = entries(0.3, dtype)
+    B, D = blocks(tmp_path, V, store), Dense(torch.from_numpy(V))
+    W, H = (torch.rand(size, R, generator=rng).to(D.dtype) for size in (M, N))
+    close: Any = {"rtol": 1e-5 if dtype == np.float32 else 1e-12, "atol": 0.0}
+    torch.testing.assert_close(B @ H, D @ H, **close)
+    torch.testing.assert_close(B.T @ W, D.T @ W, **close)
+    torch.testing.assert_close(B.normal(W).VtW, D.normal(W).VtW, **close)
+    torch.testing.assert_close(B.T.normal(H).WtW, H.mT @ H, **close)
+    torch.testing.assert_close(B.sq_norm(), D.sq_norm(), **close)
+    torch.testing.assert_close(B.total(), D.total(), **close)
+    torch.testing.assert_close(
+        B.sq_error(Factors(W, H)), D.sq_error(Factors(W, H)).double(), **close
+    )
+    c = torch.tensor(3.0)
+    torch.testing.assert_close(B.scaled(c).sq_norm(), 9 * D.sq_norm(), **close)
+    torch.testing.assert_close(B.scaled(c) @ H, 3 * (D @ H), **close)
+    whole = torch.cat([block for _, block in B.blocks(5)])
+    torch.testing.assert_close(whole, D.entries)
+
+
+def test_an_error_near_an_exact_fit_keeps_its_digits(tmp_path, rng):
+    W, H = (torch.rand(size, R, generator=rng) for size in (M, N))
+    V = (W @ H.mT).numpy() + np.float32(1e-4)
+    error = blocks(tmp_path, V).sq_error(Factors(W, H))
+    assert float(error) == pytest.approx(M * N * 1e-8, rel=1e-2)
+
+
+def test_a_pass_serves_both_products_and_the_first_one_the_sums(tmp_path, rng):
+    V = entries()
+    B = blocks(tmp_path, V)
+    X = torch.rand(N, R, generator=rng).double()
+    Y, Z = B.both(X)
+    assert B.record.passes == 1
+    assert B.reader.traffic.n_bytes == V.nbytes
+    assert float(B.total()) == pytest.approx(V.sum())
+    assert float(B.sq_norm()) == pytest.approx((V**2).sum())
+    assert B.record.passes == 1
+    np.testing.assert_allclose(Y, V @ X.numpy())
+    np.testing.assert_allclose(Z, V.T @ (V @ X.numpy()))
+
+
+def test_products_of_the_last_pass_are_not_read_again(tmp_path, rng):
+    B = blocks(tmp_path, entries()).scaled(torch.tensor(2.0))
+    x = Factors(*(torch.rand(size, R, generator=rng).double() for size in (M, N)))
+    seen = B.updated(x, lambda VH, W: W + VH)
+    assert B.record.passes == 1
+    assert B.knows(seen.x)
+    assert not B.knows(x)
+    assert B @ seen.x.H is seen.VH
+    assert B.T @ seen.x.W is seen.VtW
+    assert B.sq_error(seen.x) is seen.sq_error
+    assert B.record.passes == 1
+    np.testing.assert_allclose(seen.VtW, B.T @ seen.x.W.clone())
+    assert B.record.passes == 2
+    assert len(B.scaled(torch.tensor(3.0)) @ seen.x.H) == M  # of another matrix
+    assert B.record.passes == 3
+
+
+def test_a_sketch_takes_two_passes_and_is_kept(tmp_path, rng):
+    V = entries() @ np.diag(0.5 ** np.arange(N))
+    B = blocks(tmp_path, V)
+    S = B.sketch(12, rng)
+    assert B.record.passes == 2
+    assert B.scaled(torch.tensor(2.0)).sketch(10, rng).shape == (M, N)
+    assert B.record.passes == 2
+    best = np.linalg.svd(V, compute_uv=False)[12:]
+    lost = np.linalg.norm((S.U @ S.Z.mT).numpy() - V)
+    assert lost < 1.1 * np.linalg.norm(best)
+    assert float(S.lost) == pytest.approx(lost**2, rel=1e-6)
+
+
+def test_blocks_keep_to_the_chunks_and_row_groups_of_a_store(tmp_path):
+    V = entries()
+    assert set(np.diff(blocks(tmp_path, V, stored_h5).reader.ends)) <= {8, M % 8}
+    ends = blocks(tmp_path, V, stored_parquet).reader.ends
+    assert set(ends) <= {*range(0, M, 7), M}
+    assert max(np.diff(ends)) <= 11
+    wide = blocks(tmp_path, V, stored_parquet, limit=1e5).reader.ends
+    assert max(np.diff(wide)) == 35
+
+
+@pytest.mark.parametrize(("bad", "words"), [(np.nan, "NaN"), (np.inf, "infinite"), (-1, "below")])
+def test_bad_entries_are_found_in_the_first_pass_with_their_block(tmp_path, store, bad, words, rng):
+    V = entries()
+    V[25, 3] = bad
+    B = blocks(tmp_path, V, store)
+    with pytest.raises(ValueError, match=rf"block \d+ of \d+ of V \(rows \d+ to \d+\) .*{words}"):
+        B.sketch(5, rng)
+    assert B.record.passes == 1
+
+
+def test_a_store_that_cannot_be_read_says_which_rows(tmp_path):
+    data = stored_h5(tmp_path, entries())
+    source = source_of(data)
+    data.file.close()
+    assert source is not None
+    with pytest.raises(OSError, match=r"rows 0 to 7 of V, a h5py array, could not be read"):
+        blocks_of(source, LIMIT).total()
+
+
+def test_a_limit_below_what_is_stored_together_is_refused(tmp_path):
+    source = source_of(stored_parquet(tmp_path, entries()))
+    assert source is not None
+    with pytest.raises(ValueError, match="smaller chunks or row groups"):
+        blocks_of(source, 3000)
+
+
+def test_columns_first_is_refused(tmp_path):
+    group = stored_csr(tmp_path, entries())
+    group.attrs["encoding-type"] = "csc_matrix"
+    with pytest.raises(ValueError, match="by columns; it is read by rows"):
+        source_of(group)
+
+
+def test_what_fits_is_brought_into_memory(tmp_path, store):
+    V = entries(0.3)
+    loaded = brought(store(tmp_path, V), "1GB")
+    loaded = loaded.toarray() if scipy.sparse.issparse(loaded) else loaded
+    np.testing.assert_array_equal(loaded, V)
+    assert brought(V, 1) is V  # which is in memory already
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4GB", 4e9), ("512 MiB", 2**29), ("1.5k", 1500), (7, 7), ("90", 90)]
+)
+def test_memory_limits_are_bytes_or_text(text, size):
+    assert as_bytes(text) == size
+
+
+@pytest.mark.parametrize("bad", ["4 apples", "", -1, 0, float("nan"), True, [3]])
+def test_other_memory_limits_are_refused(bad):
+    with pytest.raises(ValueError, match=r"memory_limit is .*'4GB'"):
+        as_bytes(bad)
+
+
+def test_readings_in_memory_are_counted_by_the_product(rng):
+    V = torch.rand(M, N, generator=rng).double()
+    X = torch.rand(N, R, generator=rng).double()
+    for matrix in (Dense(V), Sparse.of(scipy.sparse.csr_array(V.numpy()))):
+        with readings.counted() as count, torch.no_grad():
+            matrix.normal(matrix @ X)
+            assert count.passes == 2
+            matrix.total()
+            matrix.sq_norm()
+            matrix.sq_norm()  # which is kept
+        assert count.passes == 4
+    assert readings.so_far() == 0

@@ -1,0 +1,115 @@
+"""Dask arrays: real workers in processes of their own, and what is refused before any work."""
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from factormer import NMF, factorize
+from factormer.data.dask import distributed_of
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+M, N, R = 300, 80, 3
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and workers that end
+
+
+def entries():
+    rng = np.random.default_rng(0)
+    return rng.exponential(size=(M, R)) @ rng.exponential(size=(R, N)) + rng.random((M, N))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[None]:
+    options = {"dashboard_address": None, "memory_limit": 0, "processes": True}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster,
+        distributed.Client(cluster),
+    ):
+        yield
+
+
+def sparse(block):
+    return scipy.sparse.csr_array(block * (block > 2))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_products_are_those_in_memory(kind, rng):
+    V = entries() * (entries() > 2)
+    D = da.from_array(V, chunks=(70, N))
+    if kind == "sparse":
+        D = D.map_blocks(sparse, dtype=float, meta=scipy.sparse.csr_array((0, 0)))
+    B = distributed_of(D)
+    X = torch.rand(N, R, generator=rng).double()
+    Y, Z = B.both(X)
+    np.testing.assert_allclose(Y, V @ X.numpy())
+    np.testing.assert_allclose(Z, V.T @ (V @ X.numpy()))
+    assert float(B.total()) == pytest.approx(V.sum())
+    assert B.record.passes == 1
+
+
+@pytest.mark.slow  # workers import the package
+def test_workers_give_the_answer_in_memory(client):
+    V = entries()
+    D = da.from_array(V, chunks=(70, N))
+    result, inside = factorize(D, R), factorize(V, R)
+    assert result.rmse == pytest.approx(inside.rmse, rel=1e-3)
+    assert result.trace.passes[-1] <= 10
+    model = NMF(R, random_state=0).fit(D)
+    np.testing.assert_allclose(model.transform(D), model.result_.W, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_changes_nothing(client):
+    V = entries()
+    D = da.from_array(V, chunks=(70, N))
+    options: Any = {"tol": 0, "max_iter": 20}
+    before = factorize(D, R, **options)
+    killed = []
+
+    def kill(row):
+        if row.passes == 3 and not killed:
+            info = distributed.get_client().scheduler_info()["workers"]
+            pids = distributed.get_client().run(os.getpid)
+            assert len(info) == len(pids)
+            killed.append(next(iter(pids.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    after = factorize(D, R, callback=kill, **options)
+    assert killed
+    np.testing.assert_allclose(after.W, before.W, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(after.trace.passes, before.trace.passes)
+
+
+def test_bad_chunks_are_refused_before_any_work():
+    V = da.from_array(entries(), chunks=(70, N))
+    calls = []
+
+    def seen(block):
+        calls.append(1)
+        return block
+
+    watched = V.map_blocks(seen, dtype=float, meta=np.empty((0, 0)))
+    cases = [
+        (watched.rechunk((70, 40)), "whole rows: use V.rechunk"),
+        (watched[watched[:, 0] > 1], "compute_chunk_sizes"),
+        (watched[0], "it must be a matrix"),
+        (watched.astype(complex), "real numbers"),
+    ]
+    for bad, words in cases:
+        with pytest.raises(ValueError, match=words):
+            factorize(bad, R)
+    assert calls == []
+
+
+def test_bad_entries_name_their_chunk():
+    V = entries()
+    V[100, 3] = -1
+    with pytest.raises(ValueError, match=r"block 2 of 5 of V \(rows 70 to 139\) has 1 entries"):
+        factorize(da.from_array(V, chunks=(70, N)), R)
