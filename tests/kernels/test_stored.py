@@ -18,7 +18,8 @@ from factormer.problem.losses import Beta
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float32, 1e-5)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("beta", [1.0, 1.5])
-def test_sums_over_stored_entries_are_those_of_torch(index, dtype, rtol, weighted, beta):
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sums_over_stored_entries_are_those_of_torch(index, dtype, rtol, weighted, beta, order):
     rng = np.random.default_rng(0)
     entries = rng.random((23, 17)) * (rng.random((23, 17)) < 0.2)
     V: Any = scipy.sparse.csr_array(entries.astype(dtype))
@@ -26,7 +27,8 @@ def test_sums_over_stored_entries_are_those_of_torch(index, dtype, rtol, weighte
     data = as_matrix(V)
     weights = torch.from_numpy(rng.random(V.nnz).astype(dtype))
     loss = EntryByEntry(Observed(data, weights) if weighted else data, Beta(beta))
-    x = Factors(*(torch.from_numpy((rng.random((k, 5)) + 0.1).astype(dtype)) for k in V.shape))
+    drawn = (np.asarray(rng.random((k, 5)) + 0.1, dtype, order=order) for k in V.shape)
+    x = Factors(*(torch.from_numpy(F) for F in drawn))
     slow = (loss.value(x), loss.gradient(x), *loss.parts(x))
     with torch.no_grad():
         fast = (loss.value(x), loss.gradient(x), *loss.parts(x))

@@ -96,8 +96,11 @@ def _add(out: Tensor, W: Tensor, at: slice | _Entries, part: Tensor) -> None:
     else:
         loops = kernels.stored_entries("sums", kernels.real(W.dtype))
         assert loops is not None
-        arrays = (part.contiguous().numpy(), W.contiguous().numpy(), out.numpy())
+        sums = out.contiguous()  # itself, if it is by rows
+        arrays = (part.contiguous().numpy(), W.contiguous().numpy(), sums.numpy())
         loops.sums(kernels.real(W.dtype))(*at.whole.places, *arrays)
+        if sums is not out:
+            out.copy_(sums)
 
 
 def _stored(V: Sparse, x: Factors) -> Iterator[tuple[Tensor, Tensor, _Entries]]:
