@@ -22,7 +22,7 @@ from factormer.kernels.whole import settle
 
 _CHUNK = 512  # products that are added in their own precision, before all are in float64
 
-# Columns of `Run.progress`, and `state` in it.
+# Columns of `progress`, a row for each problem; and what stands in the last.
 BETA, LAST, BOUND, ERROR, PLAIN, STATE = range(6)
 RUNNING, UNRESOLVED = 0.0, 1.0  # the latter: errors are too small for these iterations
 

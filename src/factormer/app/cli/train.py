@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -69,70 +70,68 @@ def train(
 
 
 def _train_any_rank(config: Path, out: Path | None, device: str, minutes: float | None) -> None:
-    from factormer.nn.zoo import load_any_rank, save_model
+    from factormer.nn.zoo import load_any_rank
     from factormer.train.anyrank.config import AnyRankTraining
     from factormer.train.anyrank.export import make_card
     from factormer.train.anyrank.loop import train_any_rank
 
     options = AnyRankTraining.load(config)
-    folder = out or Path("runs") / options.name
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
-    ) as progress:
-        task = progress.add_task("drawing matrices", total=None)
-
-        def report(event: dict[str, Any]) -> None:
-            if event["event"] == "data":
-                progress.update(task, description=f"drawing matrices: {event['text']}")
-            else:
-                text = f"gain {event['gain']:.3f}  refused {event['refused']:.3f}"
-                progress.update(
-                    task, total=event["total"], completed=event["step"], description=text
-                )
-
-        done = train_any_rank(
-            options,
-            folder,
-            device=device,
-            max_seconds=math.inf if minutes is None else 60 * minutes,
-            warm_start=load_any_rank(options.warm_start) if options.warm_start else None,
-            report=report,
-        )
-    if not done.finished:
-        print(f"stopped at step {done.step}; the same command continues from there")
-    path = folder / f"{options.name}.safetensors"
-    save_model(done.model, make_card(options, done, device=device), path)
-    print(f"weights: {path}")
+    says = _Says("drawing matrices", lambda e: f"gain {e['gain']:.3f}  refused {e['refused']:.3f}")
+    warm = load_any_rank(options.warm_start) if options.warm_start else None
+    _trained(options, out, device, minutes, train_any_rank, make_card, warm, says)
 
 
 def _train_rank(config: Path, out: Path | None, device: str, minutes: float | None) -> None:
-    from factormer.nn.zoo import load_rank, save_model
+    from factormer.nn.zoo import load_rank
     from factormer.train.rank.config import RankTraining
     from factormer.train.rank.export import make_card
     from factormer.train.rank.loop import train_rank
 
     options = RankTraining.load(config)
+    says = _Says("making curves", lambda e: f"loss {e['loss']:.3f}")
+    warm = load_rank(options.warm_start) if options.warm_start else None
+    _trained(options, out, device, minutes, train_rank, make_card, warm, says)
+
+
+class _Says(NamedTuple):
+    """What the bar of a training says: while data is made, and of each step."""
+
+    data: str
+    step: Callable[[dict[str, Any]], str]
+
+
+def _trained(
+    options: Any,
+    out: Path | None,
+    device: str,
+    minutes: float | None,
+    train: Callable[..., Any],
+    make_card: Callable[..., Any],
+    warm: Any,
+    says: _Says,
+) -> None:
+    """Train a network that needs data first, and write its weights."""
+    from factormer.nn.zoo import save_model
+
     folder = out or Path("runs") / options.name
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
     ) as progress:
-        task = progress.add_task("making curves", total=None)
+        task = progress.add_task(says.data, total=None)
 
         def report(event: dict[str, Any]) -> None:
             if event["event"] == "data":
-                progress.update(task, description=f"making curves: {event['text']}")
+                progress.update(task, description=f"{says.data}: {event['text']}")
             else:
-                text = f"loss {event['loss']:.3f}"
-                progress.update(
-                    task, total=event["total"], completed=event["step"], description=text
-                )
+                at = {"total": event["total"], "completed": event["step"]}
+                progress.update(task, **at, description=says.step(event))
 
-        done = train_rank(
+        done = train(
             options,
             folder,
             device=device,
             max_seconds=math.inf if minutes is None else 60 * minutes,
-            warm_start=load_rank(options.warm_start) if options.warm_start else None,
+            warm_start=warm,
             report=report,
         )
     if not done.finished:
