@@ -215,6 +215,14 @@ def test_time_limit_keeps_what_is_done():
     assert results.columns()["status"][missing] == "MISSING"
 
 
+def test_time_that_runs_out_is_no_interruption():
+    V = problem(300, 250, 8, 0)
+    for limit in np.linspace(0.02, 0.06, 10):
+        results = factorize_many(V, [8], tol=0, max_iter=1_000_000, time_limit=float(limit))
+        assert results.status is not Status.INTERRUPTED
+        assert not results.done[0] or results[0].status is Status.TIME_LIMIT
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
 def test_ctrl_c_keeps_what_is_done():
     some = [problem(90, 80, 8, k) for k in range(10)]

@@ -67,7 +67,11 @@ class Clock:
     def is_over(self) -> bool:
         """Whether nothing more is to begin."""
         late = self.until is not None and time.perf_counter() >= self.until
-        return late or self._ended.is_set()
+        return late or self.is_ended()
+
+    def is_ended(self) -> bool:
+        """Whether somebody said that it is over, whatever the time."""
+        return self._ended.is_set()
 
 
 class _Ways(NamedTuple):
@@ -210,6 +214,6 @@ def _alone(jobs: Jobs, index: int, clock: Clock) -> Outcome:
         left = max(clock.until - time.perf_counter(), 1e-3)
         limits = plan.request.limits._replace(time_limit=left)
         plan = replace(plan, request=replace(plan.request, limits=limits))
-    (result,) = execute(plan, watch=lambda *_: clock.is_over())
+    (result,) = execute(plan, watch=lambda *_: clock.is_ended())
     result = replace(result, as_given=jobs.as_given[int(jobs.problem[index])])
     return Outcome(float(result.error), result.n_iter, result.status, lambda: result)
