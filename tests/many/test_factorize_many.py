@@ -194,6 +194,14 @@ def test_resampled_data_is_drawn_by_the_seed(kind):
             assert all(tuple(row) in rows for row in drawn)
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**62 + 1])
+def test_small_problems_begin_where_single_calls_do(seed):
+    V = 1e6 * problem(30, 21, 4, 0)
+    (many,) = factorize_many([V], 5, max_iter=3, tol=0, random_state=[seed])
+    alone = factorize(V, 5, max_iter=3, tol=0, random_state=seed)
+    np.testing.assert_allclose(many.trace.rmse, alone.trace.rmse, rtol=1e-9)
+
+
 def test_table_has_a_row_for_each():
     pandas = pytest.importorskip("pandas")
     table = factorize_many(problem(10, 8, 2, 0), [1, 2], n_init=2).table()

@@ -177,6 +177,11 @@ class Jobs:
     def plan(self, index: int) -> Plan:
         """How a job would be carried out alone; jobs of one kind share what was chosen."""
         problem, rank = int(self.problem[index]), int(self.rank[index])
+        if (problem, rank) not in self._plans:
+            self._plans[problem, rank] = self._plan(problem, rank)
+        return self._plans[problem, rank]
+
+    def _plan(self, problem: int, rank: int) -> Plan:
         V: Any = self.sources
         V = V.tensors[problem] if isinstance(V, Loose) else V[problem] if isinstance(V, list) else V
         kind = (type(V), tuple(V.shape[-2:]), V.dtype, V.device, rank)

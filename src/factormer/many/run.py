@@ -26,7 +26,8 @@ _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
     "it, mend the installation of CuPy."
 )
-_CHUNK = 2e7  # multiplications, about, that a thread makes before it hands over
+_CHUNK = 2e8  # multiplications, about, that a thread makes before it hands over
+_ITERATIONS = 100  # that a problem takes, about
 _LIGHT = 2e7  # entries up to which one thread a problem is best
 Task = Callable[[], dict[int, Outcome | None]]
 
@@ -123,7 +124,7 @@ def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     threads = torch.get_num_threads()
     pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, threads)]
     tasks: list[Task] = [partial(shared.factorized, jobs, piece, clock.is_over) for piece in pieces]
-    tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole)]
+    tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole, threads)]
     light = [index for index in ways.alone if _is_light(jobs.plan(index))]
     if threads > 1 and len(light) > 1:
         taken = set(light)
@@ -133,11 +134,11 @@ def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
 
 
 def _wholes(jobs: Jobs, chunk: list[int], clock: Clock) -> dict[int, Outcome | None]:
-    done: dict[int, Outcome | None] = {}
+    done, bench = dict[int, Outcome | None](), whole.Bench()
     for index in chunk:
         if clock.is_over():
             break
-        done[index] = whole.factorized(jobs, index)
+        done[index] = whole.factorized(jobs, index, bench)
     return done
 
 
@@ -189,19 +190,13 @@ def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:
     return [group[k::count] for k in range(count)]
 
 
-def _chunks(jobs: Jobs, indices: list[int]) -> list[list[int]]:
-    """Indices in pieces of about the same work."""
-    chunks: list[list[int]] = []
-    work = float("inf")
-    for index in indices:
-        request = jobs.plan(index).request
-        m, n = request.problem.V.shape
-        if work > _CHUNK:
-            chunks.append([])
-            work = 0.0
-        chunks[-1].append(index)
-        work += min(request.limits.max_iter, 100) * m * n * float(jobs.rank[index])
-    return chunks
+def _chunks(jobs: Jobs, indices: list[int], threads: int) -> list[list[int]]:
+    """Indices in pieces of about the same work, several for each thread."""
+    m, n, r = (size[indices] for size in jobs.sizes)
+    work = np.cumsum(_ITERATIONS * (m * n * r).astype(float))
+    count = 0 if not indices else math.ceil(max(work[-1] / _CHUNK, min(8 * threads, len(indices))))
+    ends = np.searchsorted(work, work[-1] / count * np.arange(1, count)) if count else []
+    return [piece.tolist() for piece in np.split(np.array(indices), ends) if len(piece)]
 
 
 def _alone(jobs: Jobs, index: int, clock: Clock) -> Outcome:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from factormer import kernels
-from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER, is_small
 from factormer.data import Dense
-from factormer.many.ends import EXACT, Ended, outcome, random_start, settle
+from factormer.many.ends import EXACT, Ended, outcome, settle
 from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.problem.arrays import is_readable
@@ -25,7 +24,6 @@ from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
 _LONG = 100_000  # iterations whose errors are kept
-_LEAST = 1e-100  # mean of V, or its inverse, beyond which single calls take more care
 _CLOSE = 1e-2  # error relative to V below which sweeps are not trusted with the last step
 
 
@@ -44,45 +42,62 @@ def serves(plan: Plan) -> bool:
     return is_small(problem, sweeps) and kernels.whole_problems("ready") is not None
 
 
-def factorized(jobs: Jobs, index: int) -> Outcome | None:
+class Bench:
+    """Desks for a few problems, one after another: one for each shape and rank."""
+
+    def __init__(self) -> None:
+        self._desks: dict[tuple[int, int, int], Any] = {}
+
+    def desk(self, m: int, n: int, r: int) -> Any:
+        """Room to work in, for V (m, n) at rank r."""
+        whole = kernels.whole_problems("ready")
+        assert whole is not None
+        if (m, n, r) not in self._desks:
+            self._desks[m, n, r] = whole.Desk.of(m, n, r)
+        return self._desks[m, n, r]
+
+
+def factorized(jobs: Jobs, index: int, bench: Bench) -> Outcome | None:
     """The outcome of a job; None where a single call has more digits: tiny errors, huge numbers."""
-    begun, job, plan = time.perf_counter(), jobs[index], jobs.plan(index)
-    V = jobs.matrix(index)
-    entries = V.entries.numpy().astype(np.float64, order="C")  # pyright: ignore
-    with np.errstate(over="ignore"):
-        mean = float(entries.mean()) or 1.0
-    if not _LEAST < mean < 1 / _LEAST:
-        return None
-    entries /= mean
-    best = None
-    for seed in (job.seed, *more_seeds(job.seed, plan.n_runs)):
-        run = _run(entries, job.rank, seed, plan)
+    begun, plan = time.perf_counter(), jobs.plan(index)
+    seed, r = int(jobs.seed[index]), int(jobs.rank[index])
+    V = np.ascontiguousarray(jobs.matrix(index).entries.numpy(), np.float64)  # pyright: ignore
+    (m, n), best = V.shape, None
+    desk = bench.desk(m, n, r)
+    for number in (seed, *more_seeds(seed, plan.n_runs)):
+        run = _run(V, number, plan, desk)
         if run is None:
             return None
         if best is None or run.history[-1] < best.history[-1]:
             best = run
     assert best is not None
-    size = math.sqrt(np.square(entries).mean())
-    if plan.settles and not (best.is_settled and _rmse(entries, best.x) > _CLOSE * size):
-        settle(Dense(torch.from_numpy(entries)), best.x)
-    rmse = _rmse(entries, best.x)
-    if rmse < EXACT * size:
+    rmse = best.rmse
+    if plan.settles and not (best.is_settled and rmse > _CLOSE * best.size):
+        settle(Dense(torch.from_numpy(desk.data.V)), best.x)
+        rmse = _rmse(desk.data.V, best.x)
+    if rmse < EXACT * best.size:
         return None
     ended = Ended(best.x, rmse, best.history, best.status, time.perf_counter() - begun)
-    return outcome(jobs, index, plan, ended, mean, len(entries))
+    return outcome(jobs, index, plan, ended, best.mean, m)
 
 
 class _Run(NamedTuple):
-    """The point [Wᵀ, Hᵀ] of a run, the rmse of every iterate, and how it ended."""
+    """The point [Wᵀ, Hᵀ] of a run on V over its mean, the rmse of every iterate, and how it ended.
+
+    The mean of V, and the root of the mean square of V over it.
+    """
 
     x: np.ndarray
     history: np.ndarray
+    rmse: float
     status: Status
     is_settled: bool
+    mean: float
+    size: float
 
 
-def _run(entries: np.ndarray, r: int, seed: int, plan: Plan) -> _Run | None:
-    """One run on V over its mean; None where its error is too small for compiled iterations."""
+def _run(V: np.ndarray, seed: int, plan: Plan, desk: Any) -> _Run | None:
+    """One run; None where its error is too small for compiled iterations."""
     whole, loops, restart = (
         kernels.whole_problems("ready"),
         kernels.compiled(),
@@ -91,31 +106,27 @@ def _run(entries: np.ndarray, r: int, seed: int, plan: Plan) -> _Run | None:
     assert whole is not None
     assert loops is not None
     assert restart is not None
-    (m, n), limits, solver = entries.shape, plan.request.limits, plan.stages[0].solver
+    (m, n), limits, solver = V.shape, plan.request.limits, plan.stages[0].solver
     assert isinstance(solver, HER)
-    x = random_start(m, n, r, float(entries.mean()), seed)
-    errors, empty, flat = np.empty(limits.max_iter), np.empty((0, 0)), entries.ravel()
-    hals, work = solver.solver, float(m * n)
+    errors, hals = np.empty(limits.max_iter + 1), solver.solver
+    r, work, rates = len(desk.points.kept), float(m * n), solver.accelerator
     sweeps = hals.sweeps(m, n, r, work), hals.sweeps(n, m, r, work)
     digits = RESOLVED[torch.float64], FLAT[torch.float64]
-    rates: Extrapolation = solver.accelerator
-    first = _rmse(entries, x)
-    made, status, is_settled = whole.factorize()(
+    rules = float(rates.beta), limits.tol, plan.settles, *whole.addresses()
+    mean, size, rmse, made, status, is_settled = whole.factorize()(
+        V,
+        seed % 2**64,
         loops.parts(),
-        loops.Data(entries, np.ascontiguousarray(entries.T), empty, empty, empty),
-        loops.Points(x, x.copy(), np.empty_like(x), np.empty_like(x), np.empty((2, r, r))),
-        loops.Options(*sweeps, float(flat @ flat), *digits),
+        desk,
         restart.Rates(*rates.rates),
-        restart.Progress(float(rates.beta), float(rates.beta), 1.0, math.inf, True),
         errors,
-        loops.Scratch.of(loops.unscaled(r)),
-        whole.Limits(limits.tol, work, plan.settles, m, *whole.addresses()),
+        whole.Limits(*sweeps, *digits, *rules),
     )
     if status == whole.UNRESOLVED:
         return None
     named = Status.CONVERGED if status == whole.CONVERGED else Status.MAX_ITER
-    history = np.concatenate([[first], np.sqrt(errors[:made] / work)])
-    return _Run(x, history, named, is_settled)
+    x, history = desk.points.kept.copy(), errors[: made + 1]
+    return _Run(x, history, rmse, named, is_settled, mean, size)
 
 
 def _rmse(entries: np.ndarray, x: np.ndarray) -> float:

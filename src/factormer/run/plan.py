@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from factormer.run.request import Request
@@ -65,7 +66,7 @@ class Plan:
     stages: tuple[Stage, ...]
     settles: bool
 
-    @property
+    @cached_property
     def explanation(self) -> Explanation:
         """The plan in words."""
         start = f"{self.start_name}: {self.start_why}"
