@@ -11,6 +11,7 @@ import torch
 from factormer.problem.loss import Each, Loss, floored
 
 NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
+SHORT = {"fro": "frobenius", "kl": "kullback-leibler", "is": "itakura-saito"}
 LARGEST = 100  # β whose powers do not overflow
 
 
@@ -145,9 +146,11 @@ FROBENIUS = Beta()
 
 
 def as_loss(given: Any) -> Loss:
-    """From one of scikit-learn's names, the number β, or a loss."""
+    """From one of scikit-learn's names, a short one ("kl"), the number β, or a loss."""
     if isinstance(given, Loss):
         return given
+    if isinstance(given, str):
+        given = SHORT.get(given, given)
     if isinstance(given, str) and given in NAMES:
         return Beta(NAMES[given])
     number: Any = given if isinstance(given, int | float) else math.nan

@@ -224,3 +224,8 @@ def test_help_is_there_for_every_command(command, capsys):
     out = capsys.readouterr().out
     assert "Usage:" in out
     assert command or all(name in out for name in COMMANDS)
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"factormer {factormer.__version__}\n"

@@ -92,7 +92,14 @@ def test_json_is_all_that_is_printed_and_has_a_schema(capsys):
 
 @pytest.mark.parametrize(
     ("text", "ranks"),
-    [("10", [10]), ("2..5", [2, 3, 4, 5]), ("8,2,4", [2, 4, 8]), ("2..3,3,9", [2, 3, 9])],
+    [
+        ("10", [10]),
+        ("2..5", [2, 3, 4, 5]),
+        ("2-4", [2, 3, 4]),
+        ("2:4", [2, 3, 4]),
+        ("8,2,4", [2, 4, 8]),
+        ("2..3,3,9", [2, 3, 9]),
+    ],
 )
 def test_ranks_are_numbers_ranges_and_lists(text, ranks):
     assert parse_ranks(text) == ranks

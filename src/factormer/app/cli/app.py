@@ -38,9 +38,22 @@ def print_json(value: dict[str, Any]) -> None:
     answered.set(True)
 
 
+def _version(asked: bool) -> bool:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"factormer {version('factormer')}")
+        raise typer.Exit
+    return asked
+
+
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Tell the version."),
+    ] = False,
 ) -> None: ...
 
 

@@ -18,7 +18,8 @@ from factormer.app.cli.large import fit_large
 
 Data, Model, Solver, Trust = "Data", "Model", "Solver", "Trust"
 _RANK = (
-    "Components: 10, a range 2..20, or a list 4,8,16; each is fitted, and all are compared. "
+    "Components: 10, a range 2..20 (or 2-20), or a list 4,8,16; each is fitted, and all are "
+    "compared. "
     "select: chosen from the data."
 )
 _RANKS = 1000  # at most, in one run
@@ -75,8 +76,8 @@ def fit(
     loss: Annotated[
         str,
         _opt(
-            "frobenius, kullback-leibler, itakura-saito, the β of a divergence, or select: by how "
-            "the noise grows.",
+            "frobenius (or fro), kullback-leibler (kl), itakura-saito (is), the β of a divergence, "
+            "or select: by how the noise grows.",
             Model,
         ),
     ] = "frobenius",
@@ -124,7 +125,7 @@ def fit(
     said = {"layout": layout, "header": header, "index": index, "resize": resize}
     if (source := opened(file, key, memory_limit)) is not None:
         asked = {"init": init, "solver": solver, "max_iter": max_iter, "tol": tol, "n_init": n_init}
-        options = asked | {"time_limit": time_limit, "random_state": seed, "loss": loss}
+        options = asked | {"time_limit": time_limit, "random_state": seed, "loss": _loss(loss)}
         needs = {"mask": mask, "weights": weights, "missing": missing, "transpose": transpose}
         needs |= {"regularize-w": regularize_w, "regularize-h": regularize_h, "layout": layout}
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
@@ -154,7 +155,7 @@ def fit(
         if not as_json:
             print(f"loss {noise.loss}: {noise.reason}")
     options = FitOptions(
-        loss=_number_or_name(loss) if noise is None else noise.loss,
+        loss=_loss(loss) if noise is None else noise.loss,
         regularize_w=tuple(regularize_w or ()),
         regularize_h=tuple(regularize_h or ()),
         missing=missing,
@@ -238,10 +239,10 @@ def report(
 
 
 def parse_ranks(text: str) -> list[int]:
-    """Ranks from "10", "2..20" or "4,8,16"."""
+    """Ranks from "10", "2..20" (also "2-20" and "2:20") or "4,8,16"."""
     ranks: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\.\.([0-9]{1,9}))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:(?:\.\.|-|:)([0-9]{1,9}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         if not 1 <= first <= last:
@@ -257,11 +258,14 @@ def parse_ranks(text: str) -> list[int]:
     return sorted(set(ranks))
 
 
-def _number_or_name(text: str) -> str | float:
+def _loss(text: str) -> str | float:
+    """A loss as `factorize` takes it, from its name, its short name or a number."""
+    from factormer.problem.losses import SHORT
+
     try:
         return float(text)
     except ValueError:
-        return text
+        return SHORT.get(text.lower(), text)
 
 
 def _print_results(results: list[Any]) -> None:

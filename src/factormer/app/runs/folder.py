@@ -207,14 +207,16 @@ class RunFolder:
             new.mkdir(parents=True)
             write_arrays(new / "factors.npz", **factors)
             write_arrays(new / "views.npz", **views)
-            names = [f"component {c + 1}" for c in range(result.rank)]
             for name, axis in zip("WH", axes, strict=True):
-                rows = enumerate(factors[name].tolist())
-                table = ([axis.name(i), *map(_text, row)] for i, row in rows)
-                write(new / f"{name}.csv", _csv([axis.noun, *names], table))
+                write_factor(new / f"{name}.csv", factors[name], axis)
             if consensus is not None:
                 write_arrays(new / "consensus.npz", **consensus)
-                columns = (names, result.shares, consensus["stability"], consensus["cosine"])
+                columns = (
+                    _components(result.rank),
+                    result.shares,
+                    consensus["stability"],
+                    consensus["cosine"],
+                )
                 table = ([c, *map(_text, row)] for c, *row in zip(*columns, strict=True))
                 head = ["component", "share", "stability", "cosine"]
                 write(new / "stability.csv", _csv(head, table))
@@ -287,6 +289,16 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
     """An .npz file, whole or not at all."""
     with replacing(path) as file:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def write_factor(path: Path, F: Float[np.ndarray, "k r"], axis: Axis) -> None:
+    """A factor as a table: a row for each entry of the axis, a column for each component."""
+    table = ([axis.name(i), *map(_text, row)] for i, row in enumerate(F.tolist()))
+    write(path, _csv([axis.noun, *_components(F.shape[1])], table))
+
+
+def _components(rank: int) -> list[str]:
+    return [f"component {c + 1}" for c in range(rank)]
 
 
 def dump(value: Any) -> str:

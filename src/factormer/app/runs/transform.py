@@ -1,0 +1,89 @@
+"""transform(): the coefficients of new rows for the components of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from factormer.app.read import Axis, Data
+from factormer.app.runs.constraints import parse_all
+from factormer.app.runs.fit import FitOptions
+from factormer.app.runs.folder import RunFolder
+from factormer.app.runs.stored import built
+from factormer.data.factors import Factors
+from factormer.data.observations import observe
+from factormer.problem.losses import as_loss
+from factormer.problem.penalties import Penalties
+from factormer.problem.problem import Problem
+from factormer.run.settle import coefficients
+
+
+class Transformed(NamedTuple):
+    """W for new rows, the mean loss of an entry of V, ½(V − W Hᵀ)² or another, and the rank."""
+
+    W: Float[np.ndarray, "m r"]
+    loss: float
+    rank: int
+
+
+def transform(data: Data, folder: RunFolder, rank: int | None = None) -> Transformed:
+    """The W that fits new rows best, under the loss and the penalties on W of a run.
+
+    Columns are put in the order of the run where both have labels. `rank` is needed where the run
+    has several, and none was chosen.
+    """
+    options = built(FitOptions, folder.description()["options"], folder.path / "run.json")
+    if options.symmetric:
+        raise ValueError(
+            f"{folder.path} holds a symmetric run, V ≈ H Hᵀ, which has no coefficients of new "
+            "rows; choose a run without --symmetric"
+        )
+    rank = _rank(folder, rank)
+    H = torch.from_numpy(folder.factors(rank)["H"])
+    V = data.V[:, _order(data.columns, folder.axes()[1])]
+    matrix = observe(V, missing=options.missing)
+    penalties = Penalties.of(parse_all(options.regularize_w))
+    H = H.to(matrix.dtype)
+    loss = as_loss(options.loss)
+    W = coefficients(matrix, H, loss, penalties).W
+    problem = Problem(matrix, rank, loss)
+    return Transformed(W.numpy(), float(problem.objective(Factors(W, H)) / problem.size()), rank)
+
+
+def _rank(folder: RunFolder, rank: int | None) -> int:
+    """The rank asked for, the one that was chosen, or the only one there is."""
+    ranks = [result.rank for result in folder.results()]
+    shown = ", ".join(map(str, ranks)) or "none is done"
+    if rank is None and len(ranks) == 1:
+        return ranks[0]
+    if rank not in ranks:
+        asked = "has several ranks" if rank is None else f"has no rank {rank}"
+        raise ValueError(
+            f"{folder.path} {asked}; choose one with --rank: {shown or 'none is done'}"
+        )
+    return rank
+
+
+def _order(new: Axis, fitted: Axis) -> Any:
+    """Where the columns of the run are among the new ones; as they are without labels."""
+    if new.size != fitted.size and (new.labels is None or fitted.labels is None):
+        raise ValueError(
+            f"the new data has {new.size} {new.nouns}, and the run {fitted.size} {fitted.nouns}; "
+            "both must have the same columns: --transpose exchanges rows and columns"
+        )
+    if new.labels is None or fitted.labels is None or new.labels == fitted.labels:
+        return slice(None)
+    repeated = [label for label, count in Counter(new.labels).items() if count > 1]
+    missing = set(fitted.labels) - set(new.labels)
+    if repeated or missing:
+        what = f"has {repeated[0]!r} twice" if repeated else f"lacks {min(missing)!r}"
+        raise ValueError(
+            f"the new data {what} among its {new.nouns}; it must have each of the run's "
+            f"{fitted.size} {fitted.nouns} once, in any order"
+        )
+    places = {label: place for place, label in enumerate(new.labels)}
+    return [places[label] for label in fitted.labels]
