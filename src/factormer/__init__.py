@@ -5,6 +5,7 @@ import factormer.starting  # noqa: F401 - before all that takes long to load
 # isort: split
 from factormer.clients.patch import patch, unpatch
 from factormer.estimator.functional import custom_start, non_negative_factorization
+from factormer.estimator.minibatch import MiniBatchNMF
 from factormer.estimator.nmf import NMF
 from factormer.functions import explain, factorize, factorize_many
 from factormer.many.results import Results
@@ -25,6 +26,7 @@ __all__ = [
     "Consensus",
     "CrossValidation",
     "LossChoice",
+    "MiniBatchNMF",
     "Result",
     "Results",
     "Status",

@@ -12,7 +12,9 @@ from typing import Any, Literal, overload
 import numpy as np
 import torch
 
-from factormer.data.intake import as_matrix, check_callable, check_limits, like
+from factormer.data import Blocks
+from factormer.data.intake import as_matrix, as_seed, check_callable, check_limits, like
+from factormer.data.journal import keep_passes
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
 from factormer.many.folder import Sweep
@@ -58,6 +60,7 @@ def factorize(
     scale: str | None = "balanced",
     watch: Watch | None = None,
     memory_limit: float | str | None = None,
+    folder: str | Path | None = None,
 ) -> Result:
     """Factorize V ≈ W Hᵀ with W, H ≥ 0, to the least squared error, or to another loss.
 
@@ -129,6 +132,10 @@ def factorize(
     memory_limit : float or str, optional
         Bytes, or text such as "4GB", that V, factors and sketches may take if V is in a file or
         store; by default half of the memory of the machine.
+    folder : str or Path, optional
+        Where to keep passes over V, if it is read in blocks. The same call again continues there,
+        also after a kill or the loss of a cluster, with the same result. Other data is refused.
+        With random_state=None the seed of the first call counts.
 
     Returns
     -------
@@ -149,6 +156,8 @@ def factorize(
     matrix = observe(
         V, mask=mask, weights=weights, missing=missing, device=device, memory_limit=memory_limit
     )
+    if folder is not None and isinstance(matrix, Blocks):
+        random_state = keep_passes(matrix, folder, as_seed(random_state))
     request = Request.of(
         matrix,
         rank,

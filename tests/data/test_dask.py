@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from factormer import NMF, factorize
+from factormer import NMF, MiniBatchNMF, factorize
 from factormer.data.dask import distributed_of
 
 da = pytest.importorskip("dask.array")
@@ -52,6 +52,58 @@ def test_products_are_those_in_memory(kind, rng):
     np.testing.assert_allclose(Z, V.T @ (V @ X.numpy()))
     assert float(B.total()) == pytest.approx(V.sum())
     assert B.record.passes == 1
+
+
+def test_dense_and_sparse_chunks_may_be_mixed(rng):
+    V = entries() * (entries() > 2)
+
+    def every_other(block, block_info=None):
+        return scipy.sparse.csr_array(block) if block_info[0]["chunk-location"][0] % 2 else block
+
+    D = da.from_array(V, chunks=(70, N)).map_blocks(every_other, dtype=float, meta=np.empty((0, 0)))
+    X = torch.rand(N, R, generator=rng).double()
+    np.testing.assert_allclose(distributed_of(D) @ X, V @ X.numpy())
+    assert factorize(D, R).rmse == pytest.approx(factorize(V, R).rmse, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_transform_is_lazy_and_has_the_chunks_of_the_data(kind):
+    V, calls = entries() * (entries() > 2), []
+
+    def seen(block):
+        calls.append(1)
+        return block if kind == "dense" else sparse(block)
+
+    meta = np.empty((0, 0)) if kind == "dense" else scipy.sparse.csr_array((0, 0))
+    D = da.from_array(V, chunks=(70, N)).map_blocks(seen, dtype=float, meta=meta)
+    model = NMF(R, random_state=0, callback=lambda row: None).fit(V)
+    W = model.transform(D)
+    assert calls == []
+    assert isinstance(W, da.Array)
+    assert W.chunks == ((70, 70, 70, 70, 20), (R,))
+    np.testing.assert_allclose(W[60:80].compute(), model.transform(V[60:80]), atol=1e-10)
+    assert len(calls) == 2  # the chunks that were asked for
+    np.testing.assert_allclose(W.compute(), model.transform(V), atol=1e-10)
+    with pytest.raises(ValueError, match="X has 40 features, but NMF is expecting 80"):
+        model.transform(D[:, :40])
+    with pytest.raises(ValueError, match="whole rows"):
+        model.transform(D.rechunk((70, 40)))
+
+
+@pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
+def test_mini_batches_leave_w_where_the_chunks_are(beta_loss):
+    V = entries()
+    D = da.from_array(V, chunks=(70, N))
+    model = MiniBatchNMF(R, beta_loss=beta_loss, random_state=0, max_iter=15, tol=0)
+    W = model.fit_transform(D)
+    assert isinstance(W, da.Array)
+    inside = NMF(R, beta_loss=beta_loss, random_state=0).fit(V)
+    assert model.reconstruction_err_ <= 1.005 * inside.reconstruction_err_
+    assert (model.n_iter_, model.n_steps_) == (15, 15 * 5)
+    np.testing.assert_allclose(W.compute(), model.transform(V), rtol=1e-3, atol=1e-4)
+    if beta_loss == "frobenius":
+        found = np.linalg.norm(V - W.compute() @ model.components_)
+        assert model.reconstruction_err_ == pytest.approx(found, rel=1e-6)
 
 
 @pytest.mark.slow  # workers import the package

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -47,6 +48,16 @@ class Reader(Protocol):
     def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]: ...
 
 
+@runtime_checkable
+class Kept(Protocol):
+    """What keeps passes: see `data/journal.py`."""
+
+    def told(self) -> AbstractContextManager[None]: ...
+    def key(self, *asked: Any) -> str: ...
+    def found(self, key: str) -> tuple[list[Tensor], list[Tensor]] | None: ...
+    def keep(self, key: str, joined: list[Tensor], summed: list[Tensor]) -> None: ...
+
+
 class Seen(NamedTuple):
     """A point of which a pass formed all products: (W, H), VH, VᵀW, and ‖W Hᵀ − V‖²."""
 
@@ -58,12 +69,16 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Record:
-    """What is known of V: how often it was read, sums by rows, a sketch, the last products."""
+    """What is known of V: how often it was read, sums by rows, a sketch, the last products.
+
+    A journal keeps passes for a later run; those that it has count, and are not made again.
+    """
 
     passes: int = 0
     sums: Float[Tensor, "m 2"] | None = None  # of the entries of each row, and of their squares
     sketch: LowRank | None = None
     seen: deque[tuple[Any, Seen]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    journal: Kept | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +137,25 @@ class Blocks:
         record, first = self.record, self.record.sums is None
         record.passes += 1
         readings.add()
-        joined, summed = self.reader.sweep(part, rows, self.dtype, survey=first)
+        joined, summed = self._swept(part, rows, first)
         if first:
             record.sums = joined.pop()
         return joined, summed
+
+    def _swept(
+        self, part: parts.Part, rows: tuple[Tensor, ...], first: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """What a pass finds, or has found in an earlier run."""
+        journal, dtype = self.record.journal, self.dtype
+        if journal is None:
+            return self.reader.sweep(part, rows, dtype, survey=first)
+        key = journal.key(part, rows, dtype, first)
+        found = journal.found(key)
+        if found is None:
+            with journal.told():
+                found = self.reader.sweep(part, rows, dtype, survey=first)
+            journal.keep(key, *found)
+        return found
 
     def _sums(self) -> Float[Tensor, "m 2"]:
         """Those of rows, which take a pass if there was none before."""
@@ -137,7 +167,7 @@ class Blocks:
     def _known_sums(self) -> Float[Tensor, "m 2"]:
         """Those of rows; numbers without meaning before the first pass, which finds them."""
         m = self.shape[0]
-        return torch.empty(m, 2) if self.record.sums is None else self.record.sums
+        return torch.zeros(m, 2) if self.record.sums is None else self.record.sums
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         for view, seen in self.record.seen:

@@ -7,6 +7,7 @@ A pass is a graph of tasks without side effects: if a worker is lost, Dask makes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -71,10 +72,12 @@ class Distributed:
             sums = [delayed(_added, pure=False)(group) for group in groups]
         try:
             joined, (summed,) = compute(joined, sums)
-        except (OSError, TimeoutError, RuntimeError) as error:
+        except Exception as error:
+            if not _is_loss(error):
+                raise
             raise OSError(
-                f"the Dask workers did not finish a pass over V ({error or type(error).__name__}); "
-                "check that the cluster runs, and start again"
+                f"the Dask workers did not finish a pass over V ({type(error).__name__}: "
+                f"{str(error).partition('.')[0]}); check that the cluster runs, and start again"
             ) from error
         whole = [torch.cat(list(some)) for some in zip(*joined, strict=True)]
         return whole, list(summed)
@@ -136,6 +139,12 @@ def _done(
     """One chunk's share of a pass, on a worker."""
     block = as_block(chunk, dtype)
     return (part if name is None else Surveyed(part, name))(block, *rows)
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether this is the end of workers or of a connection, and nothing that a task raised."""
+    ours = type(error).__module__.partition(".")[0] == "distributed"
+    return ours or isinstance(error, OSError | TimeoutError | RuntimeError | CancelledError)
 
 
 def _first(result: Parts) -> tuple[Tensor, ...]:

@@ -8,16 +8,19 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from factormer.data import Matrix
+from factormer.data import Blocks, Matrix
 from factormer.data.intake import as_tensor, check_callable, check_limits, check_room
+from factormer.data.journal import keep_passes
 from factormer.data.warn import warn
 from factormer.estimator.options import (
     Asked,
     Known,
     check_poles,
     init_of,
+    is_whole,
     loss_of,
     rank_of,
+    seed_of,
     start_array,
     warn_of_zeros,
 )
@@ -26,6 +29,14 @@ from factormer.run.execute import rmse
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients
+
+
+def seed_for(options: Any, V: Matrix) -> int:
+    """The seed of a fit; that of the folder that keeps its passes, if none was given."""
+    seed = seed_of(options.random_state)
+    if options.folder is None or not isinstance(V, Blocks):
+        return seed
+    return keep_passes(V, options.folder, seed if is_whole(options.random_state) else None)
 
 
 def request_of(

@@ -7,20 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from factormer.data import Matrix, checked
+from factormer.data import Matrix
+from factormer.data.dask import is_dask
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor, check_limits, like
 from factormer.data.warn import warn
 from factormer.estimator import persistence, streaming
-from factormer.estimator.fitting import reconstruction_error, request_of, warn_of_the_end
+from factormer.estimator.fitting import (
+    reconstruction_error,
+    request_of,
+    seed_for,
+    warn_of_the_end,
+)
+from factormer.estimator.lazy import lazily
 from factormer.estimator.options import (
     Asked,
     check_forgetting,
@@ -28,7 +32,7 @@ from factormer.estimator.options import (
     loss_of,
     rank_of,
 )
-from factormer.estimator.reading import is_tensor, read, returned, validated
+from factormer.estimator.reading import is_tensor, read, rebuilt, returned, validated
 from factormer.estimator.scoring import held_out_score
 from factormer.estimator.selecting import selected
 from factormer.estimator.streaming import Coders, copied
@@ -62,7 +66,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     beta_loss : str or float
         d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
         β-divergence, which 2, 1 and 0 are.
-    tol, max_iter, accelerator, time_limit, device, memory_limit
+    tol, max_iter, accelerator, time_limit, device, memory_limit, folder
         As in `factorize`.
     random_state : int, RandomState or None
         Seed of the random choices; None draws one from numpy's.
@@ -144,6 +148,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         forget_factor: Any = 0.7,
         callback: Any = None,
         memory_limit: float | str | None = None,
+        folder: str | Path | None = None,
     ):
         self.n_components = n_components
         self.init = init
@@ -172,6 +177,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.forget_factor = forget_factor
         self.callback = callback
         self.memory_limit = memory_limit
+        self.folder = folder
 
     def fit(
         self, X: Any, y: Any = None, W: Any = None, H: Any = None,
@@ -202,7 +208,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     ) -> Any:  # fmt: skip
         X, V = read(self, X, mask, weights, sigma, reset=True)
         started = time.perf_counter()
-        seed = self._seed()
+        seed = seed_for(self, V)
         self.choice_: Choice | None = selected(self, V, seed)
         rank = None if self.choice_ is None else self.choice_.rank
         request = request_of(self, V, W, H, getattr(self, "components_", None), seed, rank)
@@ -230,22 +236,18 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
-    def _seed(self) -> int:
-        seed: Any = self.random_state
-        if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
-            return int(seed)  # used directly, which is faster
-        return int(check_random_state(seed).randint(2**31 - 1))
-
     @threads()
     def transform(self, X: Any, mask: Any = None, weights: Any = None, sigma: Any = None) -> Any:
         """The W that fits X ≈ W @ components_ best, under the loss and the penalties on W.
 
         Exact for the squared error; by iterations, to eight digits of the gradient, for other
         losses, unknown entries and constraints; as far as `time_limit` allows. `mask`, `weights`
-        and `sigma` as in `fit`.
+        and `sigma` as in `fit`. Of a Dask array it is one, which is computed when asked for.
         """
         check_is_fitted(self)
         check_limits(self.max_iter, self.tol, self.time_limit)
+        if is_dask(X) and mask is None and weights is None and sigma is None:
+            return lazily(self, X)
         X, V = read(self, X, mask, weights, sigma, reset=False)
         until = None if self.time_limit is None else time.perf_counter() + self.time_limit
         W, whole = self._coefficients(V, until)
@@ -293,11 +295,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def inverse_transform(self, X: Any) -> Any:
         """The data that coefficients X stand for, X @ components_."""
         check_is_fitted(self)
-        H: Any = self.components_
-        if is_tensor(X):
-            return X @ torch.as_tensor(H, dtype=X.dtype, device=X.device)
-        H = H.cpu().numpy() if is_tensor(H) else H
-        return checked(X, "X") @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H
+        return rebuilt(X, self.components_)
 
     @threads()
     def partial_fit(self, X: Any, y: Any = None) -> NMF:

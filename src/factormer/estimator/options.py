@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 
 from factormer.data import Matrix
 from factormer.data.intake import as_rank, as_tensor, is_finite, is_sparse
@@ -39,6 +40,18 @@ def rank_of(n_components: Any, n_features: int, H: Any) -> int:
             f"n_components is {n_components!r}; it must be a whole number of at least 1, "
             "None, 'auto' or 'select'"
         ) from None
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def seed_of(random_state: Any) -> int:
+    """The number that a random state stands for."""
+    if is_whole(random_state):
+        return int(random_state)  # used directly, which is faster
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def init_of(init: Any, rank: int, shape: tuple[int, int]) -> Any:
@@ -108,8 +121,8 @@ class Asked(NamedTuple):
             raise ValueError(f"alpha_W is {alpha_W!r}; it must be at least 0")
         if not isinstance(l1_ratio, _REAL) or not 0 <= l1_ratio <= 1:
             raise ValueError(f"l1_ratio is {l1_ratio!r}; it must be from 0 to 1")
-        also_w = Penalties.of(options.regularize_W, "regularize_W")
-        also_h = Penalties.of(options.regularize_H, "regularize_H")
+        also_w = Penalties.of(getattr(options, "regularize_W", None), "regularize_W")
+        also_h = Penalties.of(getattr(options, "regularize_H", None), "regularize_H")
         return Asked(float(alpha_W), float(alpha_H), float(l1_ratio), also_w, also_h)
 
     def on_W(self, n_features: int) -> Penalties:
@@ -202,6 +215,18 @@ def check_forgetting(value: Any) -> None:
         raise ValueError(
             f"forget_factor is {value!r}; it must be above 0 and at most 1 (1: forget nothing)"
         )
+
+
+def check_share(name: str, value: Any) -> None:
+    """A number from 0 to 1."""
+    if not isinstance(value, _REAL) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value!r}; it must be a number from 0 to 1")
+
+
+def check_count(name: str, value: Any) -> None:
+    """A whole number of at least 1."""
+    if not is_whole(value) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
 
 
 def check_streamable(options: Any) -> None:

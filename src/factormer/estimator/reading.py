@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from sklearn.utils.validation import validate_data
 
@@ -25,7 +26,7 @@ def read(
     given = any(part is not None for part in (mask, weights, sigma))
     X = brought(X, model.memory_limit, device=model.device)
     if isinstance(X, Blocks):
-        _check_width(model, X.shape[1], reset)
+        check_width(model, X.shape[1], reset)
         if model.missing == "nan":
             raise ValueError(
                 "missing is 'nan', and X is read in blocks, in which all entries must be known: "
@@ -45,11 +46,11 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
                 f"X has shape {tuple(X.shape)}; it must be one matrix, samples by features "
                 "(factorize takes stacks of matrices)"
             )
-        _check_width(model, X.shape[1], reset)
+        check_width(model, X.shape[1], reset)
         return X
     plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.size
     if plain and (reset or not hasattr(model, "feature_names_in_")):
-        _check_width(model, X.shape[1], reset)
+        check_width(model, X.shape[1], reset)
         return X
     given: Any = X
     if is_sparse(X):  # before it is converted
@@ -74,7 +75,8 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
         ) from error
 
 
-def _check_width(model: Any, n_features: int, reset: bool) -> None:
+def check_width(model: Any, n_features: int, reset: bool) -> None:
+    """The number of features: that of a fit, or the same as then."""
     if reset:
         vars(model).pop("feature_names_in_", None)  # of an earlier fit
         model.n_features_in_ = n_features
@@ -147,3 +149,11 @@ def is_tensor(X: Any) -> bool:
 def returned(X: Any, F: torch.Tensor) -> Any:
     """F as an array of the kind that X is, where X is."""
     return F.to(X.device) if is_tensor(X) else like(X)(F)
+
+
+def rebuilt(X: Any, components: Any) -> Any:
+    """X @ components_, of the kind that X is."""
+    if is_tensor(X):
+        return X @ torch.as_tensor(components, dtype=X.dtype, device=X.device)
+    H = components.cpu().numpy() if is_tensor(components) else components
+    return checked(X, "X") @ H if scipy.sparse.issparse(X) else np.asarray(X) @ H

@@ -13,7 +13,7 @@ from torch import Tensor
 from factormer.data import Dense, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor, check_mean
-from factormer.estimator.options import Asked, Known
+from factormer.estimator.options import Asked, Known, seed_of
 from factormer.estimator.reading import returned
 from factormer.functions import starting_point
 from factormer.problem.problem import Problem
@@ -71,14 +71,14 @@ def learn(
         check_mean(mean, reach=0.6)  # XᵀW is about that of X to the power of 3/2
     l1, l2 = asked.on_W(V.shape[1]).elastic or (0.0, 0.0)
     past = past.after(V.to(torch.float64), Coder.of(H, l1, l2)(V).double(), kept)
-    _check_squares(past, mean)
+    check_squares(past, mean)
     on_h = asked.on_H(past.n_rows, known)
     H = on_h.placed(past.update(H.double(), on_h).to(V.dtype))
     x = Factors(Coder.of(H, l1, l2)(V), H)
     return H, float(plain_rmse(V, x)) * math.sqrt(math.prod(V.shape)), past
 
 
-def _check_squares(past: Statistics, mean: Float[Tensor, ""]) -> None:
+def check_squares(past: Statistics, mean: Float[Tensor, ""]) -> None:
     """Check that WᵀW and XᵀW are finite: with components that sum to 1, W is as large as X."""
     if not bool(past.A.isfinite().all() and past.B.isfinite().all()):
         raise ValueError(
@@ -90,7 +90,7 @@ def _check_squares(past: Statistics, mean: Float[Tensor, ""]) -> None:
 def begin(model: Any, X: Any, rank: int) -> None:
     """Give the model random components, from a batch too small to be fitted."""
     V = as_matrix(X, device=model.device)
-    _, H = starting_point(V, rank, init="random", random_state=model._seed())
+    _, H = starting_point(V, rank, init="random", random_state=seed_of(model.random_state))
     known = Known.read(model.fixed_components, rank, X.shape[1], None)
     H = Asked.read(model).on_H(X.shape[0], known).placed(H)
     model._past = (torch.zeros(rank, rank, dtype=torch.float64), 0)

@@ -47,16 +47,17 @@ def coefficients(
     W: Tensor | None = None,
     *,
     until: float | None = None,
+    at_most: int | None = None,
 ) -> Coded:
     """The best W for V and H, `until` a reading of `time.perf_counter()`.
 
-    Exact for least squares, which counts as one iteration; else by several from W, or from equal
-    numbers.
+    Exact for least squares, which counts as one iteration; else by several, `at_most` so many, from
+    W, or from equal numbers.
     """
     if is_least_squares(V, loss, on_w):
         W, whole = Coder.of(H, *(on_w.by_rows or _PLAIN)).within(V, W, until=until)
         return Coded(W, 1, whole)
-    result = iterated(V, H, loss, on_w, W, until=until)
+    result = iterated(V, H, loss, on_w, W, until=until, at_most=at_most)
     return Coded(result.factors.W, result.n_iter, result.status is not Status.TIME_LIMIT)
 
 
@@ -85,6 +86,7 @@ def iterated(
     W: Tensor | None = None,
     *,
     until: float | None = None,
+    at_most: int | None = None,
 ) -> Result:
     """The W that fits V ≈ W Hᵀ best for a given H, where `Coder` cannot find it.
 
@@ -116,6 +118,7 @@ def iterated(
         limit = _LIMIT
         if name != "newton" and not loss.is_quadratic:
             limit = max(_LIMIT // 5, min(_LIMIT, int(_STEPS / math.prod(V.shape))))
+        limit = limit if at_most is None else min(limit, at_most)
         result = solve(problem, engine, x0, stop=stop, max_iter=limit)
     unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
     return replace(

@@ -1,7 +1,8 @@
 """Factorize a stream of rows, a batch at a time (online NMF).
 
-Of past rows only A = XᵀW and B = WᵀW are kept, which is all that an H-update may know
-(Mairal et al., 2010; Lefèvre et al., 2011).
+For the squared error only A = XᵀW and B = WᵀW of past rows are kept, which is all that an H-update
+may know (Mairal et al., 2010). For other losses it is the sum of their majorizers, each at the H
+that its rows have met (Lefèvre et al., 2011).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.data import Matrix, Normal
+from factormer.data.factors import Factors
 from factormer.problem.penalties import Penalties
+from factormer.problem.problem import Problem
 from factormer.solvers.hals import hals_nnls, penalised
 
 N_SWEEPS = 10  # in an update of H, once per batch
@@ -44,3 +47,34 @@ class Statistics(NamedTuple):
         with torch.no_grad():
             normal = penalised(Normal(self.A, self.B), on)
             return hals_nnls(normal, H, n_sweeps=torch.tensor(N_SWEEPS))
+
+
+class Majorizer(NamedTuple):
+    """A separable function of H that bounds the loss of the rows so far.
+
+    For Kullback–Leibler it is Σ B·H − A·log H, up to a constant, with A = H̃ ⊙ (V / W H̃ᵀ)ᵀ W at the
+    H̃ that each batch met and B = 1ᵀW; its minimum is A / B. For other losses the minimum is
+    (A / B)^γ, γ being `Loss.exponent` (Févotte & Idier, 2011).
+    """
+
+    A: Float[Tensor, "n r"]
+    B: Float[Tensor, "n r"]
+    n_rows: float | int
+
+    @staticmethod
+    def empty(H: Float[Tensor, "n r"]) -> Majorizer:
+        """That of no rows."""
+        return Majorizer(torch.zeros_like(H), torch.zeros_like(H), 0)
+
+    def after(self, problem: Problem, x: Factors, kept: float | int) -> Majorizer:
+        """The bound with a new batch, tight at x; `kept` is the weight that the past keeps."""
+        up, down = problem.misfit.parts(x)
+        pull = x.H ** (1 / problem.loss.exponent) * up
+        rows = kept * self.n_rows + problem.V.shape[0]
+        return Majorizer(kept * self.A + pull, kept * self.B + down, rows)
+
+    def update(self, H: Float[Tensor, "n r"], on: Penalties, exponent: float) -> Tensor:
+        """Its minimum with L1 and L2; H stays where nothing holds it."""
+        l1, l2 = on.elastic or (0.0, 0.0)
+        down, tiny = self.B + l1 + l2 * H, torch.finfo(H.dtype).tiny
+        return torch.where(down > tiny, (self.A / down.clamp(min=tiny)) ** exponent, H)

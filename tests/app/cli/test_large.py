@@ -8,6 +8,7 @@ import pytest
 
 from factormer import factorize
 from factormer.app.cli import main
+from factormer.data.outofcore import OutOfCore
 
 M, N, R = 400, 150, 3
 LIMIT = ["--memory-limit", "900kB"]
@@ -39,6 +40,29 @@ def test_a_file_beyond_the_limit_is_fitted_in_blocks(V, tmp_path, capsys):
     header, *rows = (out / "rank-3" / "trace.csv").read_text().splitlines()
     assert header == "iteration,passes,seconds,rmse"
     assert int(rows[-1].split(",")[1]) == high["passes"]
+    assert not (out / "passes").exists()  # which are kept only until all is done
+
+
+def test_a_fit_that_was_cut_short_is_continued_by_the_same_command(V, tmp_path, monkeypatch):
+    np.save(tmp_path / "V.npy", V)
+    command = ["fit", tmp_path / "V.npy", "--rank", "3", *LIMIT, "--out"]
+    assert ran([*command, tmp_path / "whole"]) == 0
+    plain, kept = OutOfCore.sweep, []
+
+    def gone(self, *args, **options):
+        kept.append(1)
+        if len(kept) == 4:
+            raise OSError("the disk was unplugged")
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(OutOfCore, "sweep", gone)
+    assert ran([*command, tmp_path / "run"]) == 1
+    assert len(list((tmp_path / "run" / "passes").glob("pass-*.npz"))) == 3
+    kept.append(1)
+    assert ran([*command, tmp_path / "run"]) == 0
+    whole, again = (np.load(tmp_path / name / "rank-3" / "W.npy") for name in ("whole", "run"))
+    np.testing.assert_allclose(again, whole, rtol=1e-12)
+    assert not (tmp_path / "run" / "passes").exists()
 
 
 def test_stores_are_fitted_in_blocks_and_say_so(V, tmp_path, capsys):

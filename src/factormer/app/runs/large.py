@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ import numpy as np
 from factormer.app.runs.folder import dump
 from factormer.data.blocks import Blocks
 from factormer.data.files import replacing, write
+from factormer.data.journal import keep_passes
 from factormer.data.locks import held
 from factormer.functions import factorize
 from factormer.run.result import Result
@@ -44,10 +48,11 @@ def fit_in_blocks(
     """Factorize V at each rank; the sketch of the highest serves all of them.
 
     Each rank gets a folder with W.npy, H.npy and trace.csv; run.json has options and results. There
-    is no report: it would read V more often than the fit.
+    is no report: it would read V more often than the fit. Until all is done, passes over V are kept
+    too, and the same command continues after them.
     """
     results: list[LargeResult] = []
-    with held(folder):
+    with held(folder), _kept_passes(V, folder / "passes") as is_done:
         for rank in sorted(set(ranks), reverse=True):
             begin(rank)
             before = V.record.passes
@@ -58,7 +63,25 @@ def fit_in_blocks(
             write(folder / "run.json", dump({"schema": 1, **described, "results": rows}))
             if result.status.name == "INTERRUPTED":
                 break
+        else:
+            is_done.set()
     return results
+
+
+@contextmanager
+def _kept_passes(V: Blocks, folder: Path) -> Iterator[Event]:
+    """Keep passes in a folder until all is done; those of another fit, left there, are removed."""
+    try:
+        keep_passes(V, folder, 0)
+    except ValueError:
+        shutil.rmtree(folder)
+        keep_passes(V, folder, 0)
+    is_done = Event()
+    try:
+        yield is_done
+    finally:
+        if is_done.is_set() or not list(folder.glob("pass-*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _in_numbers(V: Blocks, rank: int, result: Result, passes: int) -> LargeResult:

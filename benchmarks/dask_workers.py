@@ -1,0 +1,200 @@
+"""Passes over a Dask array on one worker and on two, beside what the cost model says.
+
+python benchmarks/dask_workers.py [--rows 20000] [--columns 5000] [--rank 20] [--fit]
+python benchmarks/dask_workers.py --chunk 100000x100000:100     (one sparse chunk, on one core)
+
+V lies in the memory of the workers, each a process with one thread. The model has three numbers,
+measured here: multiplications a second of one worker, bytes a second between processes, and seconds
+a task. `pass` is one of NMF; `visits` are some of MiniBatchNMF from a given start, the whole call;
+`fit` is NMF's whole call, most of which the caller spends on looking ahead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any, NamedTuple
+
+import dask.array as da
+import distributed
+import numpy as np
+import scipy.sparse
+import torch
+
+import factormer
+from factormer.accelerate.passes import Sweeps
+from factormer.data.dask import distributed_of
+from factormer.data.factors import Factors
+from factormer.estimator.learning import Found, Learner
+from factormer.estimator.options import Asked
+from factormer.problem.losses import as_loss
+
+CHUNKS, SWEEPS, REPEATS, VISITS = 16, 10, 3, 3
+PAYLOAD = 2**24  # bytes, to measure how fast they travel
+
+
+class Machine(NamedTuple):
+    """What a pass costs: multiplications a second and worker, bytes a second, seconds a task."""
+
+    rate: float
+    network: float
+    task: float
+
+
+def predicted(machine: Machine, m: int, n: int, r: int, workers: int, itemsize: int) -> float:
+    """Seconds of a pass: products and sweeps, what travels, and tasks.
+
+    2·mnr multiplications for both products and m·r² for each sweep, divided by the workers. Rows of
+    W and sums go out, those of W and VH come back, H goes to each worker, and a sum of n·r comes
+    from each chunk.
+    """
+    compute = (2 * m * n * r + SWEEPS * m * r * r) / (machine.rate * workers)
+    numbers = 3 * m * r + workers * n * r + CHUNKS * n * r
+    travel = (itemsize * numbers + 16 * m) / machine.network
+    return compute + travel + machine.task * CHUNKS
+
+
+def made(n: int, rank: int, dtype: str, block_info: Any = None) -> np.ndarray:
+    """Rows of a matrix of that rank, and noise, made where they will lie."""
+    (a, b), _ = block_info[None]["array-location"]
+    rng, shared = np.random.default_rng(a), np.random.default_rng(0)
+    W, H = rng.exponential(size=(b - a, rank)), shared.exponential(size=(n, rank))
+    return (W @ H.T + rank * rng.random((b - a, n))).astype(dtype)
+
+
+def cluster(workers: int) -> Any:
+    """Processes on this machine, each with one thread, also of the libraries (Dask's default)."""
+    return distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=0,
+        dashboard_address=None,
+    )
+
+
+def data(m: int, n: int, r: int, dtype: str) -> Any:
+    """V in chunks of whole rows, in the memory of the workers."""
+    rows = tuple(m * (k + 1) // CHUNKS - m * k // CHUNKS for k in range(CHUNKS))
+    V = da.map_blocks(
+        made, n, r, dtype, chunks=(rows, (n,)), dtype=dtype, meta=np.empty((0, 0), dtype)
+    )
+    V = V.persist()
+    distributed.wait(V)
+    return V
+
+
+def measured(V: Any, r: int, fits: bool) -> dict[str, float]:
+    """Seconds of a pass, the best of some, of some visits, and of a whole fit."""
+    (m, n), B = V.shape, distributed_of(V)
+    rng = torch.Generator().manual_seed(0)
+    W, H = (torch.rand(size, r, generator=rng).to(B.dtype) for size in (m, n))
+    x = Factors(W, H)
+    B.updated(x, Sweeps(H.mT @ H, SWEEPS))  # which compiles, and surveys V
+    passes = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        B.updated(x, Sweeps(H.mT @ H, SWEEPS))
+        passes.append(time.perf_counter() - begun)
+    found = {"pass": min(passes)}
+    online = factormer.MiniBatchNMF(r, init="custom", max_iter=VISITS, tol=0)
+    begun = time.perf_counter()
+    online.fit(V, H=H.mT.numpy())
+    found["visits"] = time.perf_counter() - begun
+    found["error"] = online.reconstruction_err_
+    if fits:
+        begun = time.perf_counter()
+        found["error"] = factormer.factorize(V, r).rmse * (m * n) ** 0.5
+        found["fit"] = time.perf_counter() - begun
+    return found
+
+
+def _identity(chunk: Any) -> Any:
+    return chunk
+
+
+def calibrated(m: int, n: int, r: int, dtype: str) -> Machine:
+    """The numbers of the model, each from a measurement of its own on one worker."""
+    with cluster(1) as workers, distributed.Client(workers) as client:
+        rate = client.submit(_rate, m // CHUNKS, n, r, dtype, pure=False).result()
+        numbers = np.random.default_rng(0).random(PAYLOAD // 8)
+        client.gather(client.submit(_identity, numbers, pure=False))
+        begun = time.perf_counter()
+        client.gather(client.submit(_identity, numbers, pure=False))
+        network = 2 * PAYLOAD / (time.perf_counter() - begun)
+        begun = time.perf_counter()
+        client.gather(client.map(_identity, range(10 * CHUNKS), pure=False))
+        task = (time.perf_counter() - begun) / (10 * CHUNKS)
+    return Machine(rate, network, task)
+
+
+def _rate(rows: int, n: int, r: int, dtype: str) -> float:
+    """Multiplications a second of both products with a chunk, bare, the best of some."""
+    kind = torch.float32 if dtype == "float32" else torch.float64
+    block, H, W = (torch.rand(size, dtype=kind) for size in ((rows, n), (n, r), (rows, r)))
+    best = float("inf")
+    for _ in range(REPEATS + 1):
+        begun = time.perf_counter()
+        torch.mm(block, H)
+        torch.mm(block.mT, W)
+        best = min(best, time.perf_counter() - begun)
+    return 2 * rows * n * r / best
+
+
+def chunk_seconds(rows: int, n: int, stored: int, r: int) -> None:
+    """Seconds that one core takes for a chunk with so many stored entries a row: `MiniBatchNMF`."""
+    rng = np.random.default_rng(0)
+    columns = rng.integers(n, size=rows * stored).astype(np.int32)
+    values = rng.exponential(size=rows * stored).astype(np.float32)
+    starts = np.arange(0, rows * stored + 1, stored)
+    block = scipy.sparse.csr_array((values, columns, starts), shape=(rows, n))
+    block.sum_duplicates()
+    learner = Learner(as_loss("frobenius"), Asked.read(factormer.MiniBatchNMF(r)), False, 30)
+    found = Found(learner, torch.from_numpy(rng.exponential(size=(n, r)).astype(np.float32)))
+    torch.set_num_threads(1)
+    seconds = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        found(block)
+        seconds.append(time.perf_counter() - begun)
+    print(f"{rows}×{n}, {block.nnz} stored, rank {r}: {min(seconds):.2f} s on one core")
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--columns", type=int, default=5_000)
+    parser.add_argument("--rank", type=int, default=20)
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
+    parser.add_argument("--fit", action="store_true", help="also the whole call of factorize")
+    parser.add_argument("--chunk", help="ROWSxCOLUMNS:STORED, stored entries a row")
+    asked = parser.parse_args()
+    if asked.chunk:
+        shape, _, stored = asked.chunk.partition(":")
+        rows, columns = map(int, shape.split("x"))
+        chunk_seconds(rows, columns, int(stored), asked.rank)
+        return
+    m, n, r, dtype = asked.rows, asked.columns, asked.rank, asked.dtype
+    machine = calibrated(m, n, r, dtype)
+    print(
+        f"{m}×{n}, rank {r}, {dtype}, {CHUNKS} chunks; one worker: {machine.rate:.3g} products/s, "
+        f"{machine.network:.3g} bytes/s, {1e3 * machine.task:.2g} ms a task"
+    )
+    print("workers    pass   model  visits     fit       error")
+    found: dict[int, dict[str, float]] = {}
+    for workers in (1, 2):
+        with cluster(workers) as processes, distributed.Client(processes):
+            found[workers] = now = measured(data(m, n, r, dtype), r, asked.fit)
+        model = predicted(machine, m, n, r, workers, np.dtype(dtype).itemsize)
+        fit = now.get("fit", float("nan"))
+        print(
+            f"{workers:7d}{now['pass']:8.2f}{model:8.2f}{now['visits']:8.2f}{fit:8.2f}"
+            f"{now['error']:12.7g}"
+        )
+    for name in found[1].keys() - {"error"}:
+        print(f"{name}: two workers {found[1][name] / found[2][name]:.2f} times as fast as one")
+
+
+if __name__ == "__main__":
+    main()
