@@ -4,6 +4,7 @@ import factormer.starting  # noqa: F401 - before all that takes long to load
 
 # isort: split
 from factormer.clients.patch import patch, unpatch
+from factormer.clients.sklearn import patch_sklearn, unpatch_sklearn
 from factormer.estimator.functional import custom_start, non_negative_factorization
 from factormer.estimator.minibatch import MiniBatchNMF
 from factormer.estimator.nmf import NMF
@@ -42,9 +43,11 @@ __all__ = [
     "models",
     "non_negative_factorization",
     "patch",
+    "patch_sklearn",
     "select_loss",
     "select_rank",
     "unpatch",
+    "unpatch_sklearn",
 ]
 
 

@@ -25,13 +25,7 @@ from factormer.estimator.fitting import (
     warn_of_the_end,
 )
 from factormer.estimator.lazy import lazily
-from factormer.estimator.options import (
-    Asked,
-    check_forgetting,
-    check_streamable,
-    loss_of,
-    rank_of,
-)
+from factormer.estimator.options import Asked, check_forgetting, check_streamable, loss_of, rank_of
 from factormer.estimator.reading import is_tensor, read, rebuilt, returned, validated
 from factormer.estimator.scoring import held_out_score
 from factormer.estimator.selecting import selected
@@ -211,7 +205,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         seed = seed_for(self, V)
         self.choice_: Choice | None = selected(self, V, seed)
         rank = None if self.choice_ is None else self.choice_.rank
-        request = request_of(self, V, W, H, getattr(self, "components_", None), seed, rank)
+        before = getattr(self, "components_", None)
+        request = request_of(self._options(), V, W, H, before, seed, rank)
         total = request.limits.max_iter * request.n_init
         hooks = Hooks.of(self, X, total)
         with bar(bool(self.verbose), total) as look:
@@ -235,6 +230,10 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     @property
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
+
+    def _options(self) -> Any:
+        """What a fit reads the parameters from."""
+        return self
 
     @threads()
     def transform(self, X: Any, mask: Any = None, weights: Any = None, sigma: Any = None) -> Any:
