@@ -75,11 +75,13 @@ def calibration(found: list[dict[str, Any]]) -> dict[str, Any]:
     each = [(q, int(k) == a["planted"]) for a in found for k, q in a["probabilities"].items()]
     said, so = (np.array(column) for column in zip(*each, strict=True))
     order = np.argsort(-p, kind="stable")
-    share = np.arange(1, len(p) + 1) / len(p)
+    count = np.arange(1, len(p) + 1)
+    some = np.unique(np.linspace(0, len(p) - 1, min(len(p), 120)).round().astype(int))
+    so_far = exact[order].cumsum() / count
     return {
         "chosen": curve(p, exact),
         "every rank": curve(said, so),
-        "coverage": [share.tolist(), (exact[order].cumsum() / np.arange(1, len(p) + 1)).tolist()],
+        "coverage": [(count[some] / len(p)).round(4).tolist(), so_far[some].round(4).tolist()],
         "clear": float(clear.mean()),
         "clear and exact": float(exact[clear].mean()) if clear.any() else None,
     }
@@ -89,6 +91,7 @@ def table(by_group: dict[str, list[dict[str, Any]]]) -> str:
     """Exact and within one, a row for each rule and a column for each group."""
     shares = {group: rates(found) for group, found in by_group.items()}
     names = list(dict.fromkeys(name for found in shares.values() for name in found))
+    names = [name for name in names if name != "exact rank"]  # of data that needs no rule
     first = next(iter(shares.values()))
     names.sort(key=lambda name: -first.get(name, (0, -1.0))[1])
     heads = [f"{group}, {len(found)} ({_GROUPS[group]})" for group, found in by_group.items()]
@@ -100,7 +103,7 @@ def table(by_group: dict[str, list[dict[str, Any]]]) -> str:
         cells = []
         for group in by_group:
             count, exact, near = shares[group].get(name, (0, 0.0, 0.0))
-            some = "" if count == len(by_group[group]) else f" (of the first {count})"
+            some = "" if count == len(by_group[group]) else f" (of {count})"
             cells.append(f"{exact:.1%} / {near:.1%}{some}" if count else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     clear = []

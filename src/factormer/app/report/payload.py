@@ -60,7 +60,7 @@ def _opened(results: list[RankResult], advice: Advice | None) -> int:
     return ranks.index(advice.rank) if advice and advice.rank in ranks else bend(results)
 
 
-def _hidden(results: list[RankResult], options: dict[str, Any]) -> list[list[float]]:
+def _hidden(results: list[RankResult], options: dict[str, Any]) -> list[tuple[int, float, float]]:
     """Rank, error of hidden entries and its standard error, in the unit of the errors shown."""
     found = validated(results, options["loss"], options.get("holdout") or 0.0)
     if found is None:
@@ -70,7 +70,7 @@ def _hidden(results: list[RankResult], options: dict[str, Any]) -> list[list[flo
         error = np.sqrt(2 * error)
         spread = np.divide(spread, error, out=np.zeros_like(spread), where=error > 0)
     return [
-        [int(k), significant(e, 6), significant(s, 4)]
+        (int(k), significant(e, 6), significant(s, 4))
         for k, e, s in zip(found.ranks, error, spread, strict=True)
     ]
 

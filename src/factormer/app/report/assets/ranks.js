@@ -102,6 +102,7 @@ function drawStability() {
   const rows = own ? several.map((r) => [r.rank, r.stability.reduce((sum, s) => sum + s, 0) / r.rank, Math.min(...r.stability)]) : starts;
   byId("stability-figure").hidden = rows.length < 2;
   if (rows.length < 2) return;
+  byId("by-stability").className = "chart";
   const here = rows.findIndex(([rank]) => rank === current().rank);
   responsive(
     byId("by-stability"),
@@ -126,6 +127,7 @@ function drawChoice() {
   const { choice } = run;
   byId("choice-figure").hidden = choice === null;
   if (choice === null) return;
+  byId("by-probability").className = "chart";
   const entries = Object.entries(choice.probabilities).map(([rank, p]) => [Number(rank), p]);
   responsive(
     byId("by-probability"),
