@@ -116,6 +116,7 @@ bench-gpu: $(INSTALLED) ## Iterations on a GPU, step by step and recorded, witho
 
 bench-rank: $(INSTALLED) ## How often select_rank and the classical rules find planted ranks: GROUPS="small wide …"
 	$(BIN)/python benchmarks/rank/run.py build/bench-rank $(GROUPS)
+	$(BIN)/python benchmarks/rank/summary.py build/bench-rank --out $(BENCH_OUT)
 
 bench-newcomer: $(INSTALLED) ## How long it takes from a clean clone to the first report
 	$(BIN)/python benchmarks/newcomer.py --out $(BENCH_OUT)

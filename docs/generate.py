@@ -56,6 +56,7 @@ BENCHMARKS = (
         "Where runs end",
         "One default run against ten of scikit-learn from random starts.",
     ),
+    Benchmark("rank", "bench-rank", "Planted ranks", "How often are they found, and by whom?"),
     Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
     Benchmark("newcomer", "bench-newcomer", "From a clone to a report", "How long is the wait?"),
     Benchmark("cold", "bench-cold", "The first call", "What do import and compilation cost?"),

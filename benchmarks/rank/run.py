@@ -35,6 +35,7 @@ def answer(case: cases.Case, loss: str, **options: Any) -> dict[str, Any]:
         "rank": choice.rank,
         "clear": choice.clear,
         "probability": round(choice.probabilities[choice.rank], 4),
+        "probabilities": {rank: round(p, 4) for rank, p in choice.probabilities.items()},
         "rules": {name: rule.rank for name, rule in choice.criteria.items()},
     }
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy as np
 
+from factormer.data.frame import frame_of
 from factormer.many.jobs import Jobs
 from factormer.run.result import Result, Status
 
@@ -123,13 +124,7 @@ class Results(Sequence[Any]):
 
     def table(self) -> Any:
         """A pandas DataFrame with a row for each job."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "table() needs pandas: pip install pandas; columns() has the same as arrays"
-            ) from error
-        return pandas.DataFrame(self.columns())
+        return frame_of(self.columns())
 
     def __repr__(self) -> str:
         done = int(self.done.sum())

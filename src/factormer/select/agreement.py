@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from factormer.data.factors import Factors
+from factormer.data.frame import frame_of
 from factormer.data.intake import is_finite
 from factormer.run.result import Status
 from factormer.run.trace import Trace
@@ -125,13 +126,7 @@ class Consensus:
 
     def table(self) -> Any:
         """A pandas DataFrame with a row for each component."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "table() needs pandas: pip install pandas; columns() has the same as arrays"
-            ) from error
-        return pandas.DataFrame(self.columns())
+        return frame_of(self.columns())
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the consensus matrix and the stability on two matplotlib axes, which are returned.

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from factormer.data import Matrix, draws
+from factormer.data.frame import frame_of
 from factormer.data.intake import as_rank, as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
@@ -87,13 +88,7 @@ class CrossValidation:
 
     def table(self) -> Any:
         """A pandas DataFrame with a row for each rank."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "table() needs pandas: pip install pandas; columns() has the same as arrays"
-            ) from error
-        return pandas.DataFrame(self.columns())
+        return frame_of(self.columns())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the error against the rank on matplotlib axes, which are returned."""

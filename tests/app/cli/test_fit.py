@@ -72,6 +72,8 @@ JSON_KEYS = {
     "stability",
     "runs_kept",
     "held_out",
+    "divergence",
+    "explained_divergence",
 }
 
 

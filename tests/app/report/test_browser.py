@@ -7,10 +7,12 @@ import pytest
 
 from factormer.app.report import write_report
 from factormer.app.runs import FitOptions, RunFolder, fit
+from factormer.app.runs.select import choose_rank, keep_choice
 from tests.app.report.browser import chromium, drawn, needs_browser, show
 from tests.app.runs import cases
 
 pytestmark = needs_browser
+ALL = ["images", "topics", "cube", "sound", "holes", "evil", "many", "trust", "chosen"]
 EVIL = "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>"
 
 
@@ -37,6 +39,14 @@ def pages(tmp_path_factory):
     path = tmp_path_factory.mktemp("evil")
     fit(replace(cases.topics(name=EVIL), name=EVIL), [3], FitOptions(max_iter=8), path)
     made["evil"] = write_report(RunFolder(path))
+    path = tmp_path_factory.mktemp("trust")  # under Kullback–Leibler, with all that is asked of it
+    trusted = FitOptions(loss="kullback-leibler", repeats=4, holdout=0.25, max_iter=50)
+    fit(cases.counts(), [1, 2, 3], trusted, path, command="factormer fit data")
+    made["trust"] = write_report(RunFolder(path))
+    path = tmp_path_factory.mktemp("chosen")
+    fit(cases.counts(), [2], FitOptions(max_iter=8), path, command="factormer fit data")
+    keep_choice(choose_rank(cases.counts(), FitOptions(), mask=None, weights=None), path)
+    made["chosen"] = write_report(RunFolder(path))
     path = tmp_path_factory.mktemp("many")
     fit(cases.images(m=80), [60], FitOptions(max_iter=3), path)
     made["many"] = write_report(RunFolder(path))
@@ -110,7 +120,7 @@ CONTRASTS = """() => {
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound", "holes", "evil", "many"])
+@pytest.mark.parametrize("kind", ALL)
 def test_page_renders_without_overflow(driver, pages, kind, width):
     show(driver, pages[kind], width=width)
     rank = js(driver, "current().rank")
@@ -140,6 +150,7 @@ def test_names_in_the_data_do_nothing(driver, pages):
         ("cube", "#cards canvas, #picked canvas, #errors canvas"),
         ("sound", "#picked canvas.wide"),
         ("many", "#alike-map, .thumbs canvas"),
+        ("trust", "#consensus-map"),
     ],
 )
 def test_pictures_are_painted(driver, pages, kind, selector):
@@ -153,6 +164,47 @@ def test_text_shows_its_top_terms(driver, pages):
     terms = texts(driver, "#picked .bars li span")
     assert terms[0].startswith("term ")
     assert any(term.startswith("text ") for term in terms)
+
+
+def test_the_recommended_rank_is_marked_and_explained(driver, pages):
+    show(driver, pages["trust"])
+    rank = js(driver, "run.advice.rank")
+    assert js(driver, "current().rank") == rank
+    assert texts(driver, "#ranks label.recommended") == [str(rank)]
+    said = texts(driver, "#advice")[0]
+    assert said.startswith(f"Rank {rank} is recommended, by the error of hidden entries.")
+    for chart in ("#by-rank", "#by-stability"):
+        assert js(driver, "document.querySelectorAll(arguments[0]).length", f"{chart} .mark") == 1
+    assert f"{rank} ★" in texts(driver, "#by-rank-table td")
+    show(driver, pages["images"])  # of which nothing but errors is known
+    assert "a place to begin looking" in texts(driver, "#advice")[0]
+    assert texts(driver, "#ranks label.recommended") == []
+    assert js(driver, "document.getElementById('agreement').hidden")
+
+
+def test_errors_are_those_of_the_loss_that_was_minimised(driver, pages):
+    show(driver, pages["trust"])
+    said = texts(driver, "main")[0]
+    assert "Kullback–Leibler divergence" in said
+    assert not any(word in said for word in ("RMSE", "Root mean square", "root mean square", "SVD"))
+    shown = js(driver, "document.querySelector('#tiles .value').textContent")
+    assert shown == js(driver, "explainedText(current().explained_divergence)")
+
+
+def test_every_component_has_its_stability(driver, pages):
+    show(driver, pages["trust"])
+    shares = [f"{s:.2f}" for s in js(driver, "current().stability")]
+    assert texts(driver, ".card .steady") == shares
+    assert texts(driver, "#stability-list em") == shares
+
+
+def test_a_choice_shows_its_probabilities_and_the_other_rules(driver, pages):
+    show(driver, pages["chosen"])
+    assert "by a network" in texts(driver, "#advice")[0]
+    ranks = js(driver, "Object.keys(run.choice.probabilities).length")
+    assert js(driver, "document.querySelectorAll('#by-probability .column').length") == ranks
+    assert "BIC" in texts(driver, "#choice-rules td")
+    assert js(driver, "document.querySelectorAll('#by-stability .dot').length") == ranks
 
 
 # It answers
@@ -221,6 +273,9 @@ def test_clicking_the_error_curve_picks_a_rank(driver, pages):
         ("images", "#by-rank svg", "Rank "),
         ("images", "#alike-map", " and "),
         ("topics", "#errors .chart svg", "text "),
+        ("trust", "#by-rank svg", "hidden entries"),
+        ("trust", "#by-stability svg", "least"),
+        ("trust", "#consensus-map", "of the runs"),
     ],
 )
 def test_pointing_shows_values(driver, pages, kind, selector, expected):
@@ -276,7 +331,7 @@ def test_it_prints_light_and_without_controls(driver, pages):
 # For everyone
 
 
-@pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound"])
+@pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound", "trust", "chosen"])
 def test_everything_has_a_name_and_a_place(driver, pages, kind):
     show(driver, pages[kind])
     unnamed = """[...document.querySelectorAll("svg[role], canvas, button, input, aside")]

@@ -9,8 +9,8 @@ import pytest
 
 from factormer.app.read import Axis, Data
 from factormer.app.report import write_report
-from factormer.app.report.payload import cosines, opened, payload
-from factormer.app.runs import FitOptions, RankResult, RunFolder, fit
+from factormer.app.report.payload import consensus_matrix, cosines, payload
+from factormer.app.runs import FitOptions, RunFolder, fit
 from tests.app.runs import cases
 
 OPTIONS = FitOptions(max_iter=5)
@@ -57,26 +57,45 @@ def test_page_of_large_data_and_many_ranks_stays_small(tmp_path):
     assert page.stat().st_size < 5_000_000
 
 
-def result(rank: int, objective: float) -> RankResult:
-    return RankResult(
-        rank=rank,
-        status="CONVERGED",
-        message="",
-        iterations=1,
-        seconds=1.0,
-        objective=objective,
-        rmse=1.0,
-        relative_error=1.0,
-        explained=0.0,
-        svd_rmse=None,
-        shares=[],
+def test_the_recommended_rank_is_opened_and_explained(tmp_path):
+    """Of a run with hidden entries and several runs, under the loss that it minimised."""
+    options = FitOptions(loss="kullback-leibler", repeats=4, holdout=0.25, max_iter=50)
+    fit(cases.counts(), [1, 2, 3], options, tmp_path)
+    contents = data_of(write_report(RunFolder(tmp_path)).read_text(encoding="utf-8"))
+    assert contents["advice"]["by"] == "hidden"
+    assert contents["results"][contents["opened"]]["rank"] == contents["advice"]["rank"] == 2
+    assert "Hidden entries are predicted best" in contents["advice"]["text"]
+    ranks, errors, _ = zip(*contents["hidden"], strict=True)
+    stored = RunFolder(tmp_path).results()
+    assert list(ranks) == [1, 2, 3]
+    np.testing.assert_allclose(errors, [np.mean(r.held_out or []) for r in stored], rtol=1e-4)
+    for shown, kept in zip(contents["results"], stored, strict=True):
+        assert shown["divergence"] == pytest.approx(kept.divergence)
+        matrix = shown["consensus"]
+        assert matrix["shape"] == [40, 40]
+        assert sorted(matrix["rows"]) == list(range(40))
+        assert matrix["high"] == 1.0
+        assert matrix["runs"] == 4
+
+
+def test_errors_of_hidden_entries_are_in_the_unit_of_the_rmse(tmp_path):
+    fit(cases.topics(), [1, 2], FitOptions(max_iter=5, holdout=0.5), tmp_path)
+    stored = RunFolder(tmp_path).results()
+    errors = [error for _, error, _ in payload(RunFolder(tmp_path))["hidden"]]
+    expected = [np.sqrt(2 * np.mean(r.held_out or [])) for r in stored]
+    np.testing.assert_allclose(errors, expected, rtol=1e-4)
+
+
+def test_a_large_consensus_matrix_is_shrunk():
+    rng = np.random.default_rng(0)
+    A = rng.random((600, 600))
+    found = {"matrix": (A + A.T) / 2, "order": rng.permutation(600), "samples": np.arange(600)}
+    shown = consensus_matrix(
+        found | {"cophenetic": np.array(0.9), "kept": np.ones(7, bool)}, 10_000
     )
-
-
-def test_the_bend_of_the_error_curve_is_opened():
-    errors = [10.0, 6.0, 2.0, 1.8, 1.6, 1.4]
-    assert opened([result(k + 2, e**2) for k, e in enumerate(errors)]) == 2
-    assert opened([result(5, 1.0)]) == 0
+    assert shown["shape"] == [100, 100]
+    assert shown["rows"] is None
+    assert (shown["samples"], shown["runs"], shown["cophenetic"]) == (600, 7, 0.9)
 
 
 def test_a_run_without_results_has_no_page(tmp_path):

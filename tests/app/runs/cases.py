@@ -21,6 +21,13 @@ def topics(m: int = 30, n: int = 20, name: str = "term") -> Data:
     return Data(scipy.sparse.csr_array(V), rows, columns, "topics", "made up")
 
 
+def counts() -> Data:
+    """Counts that two components make up."""
+    rng = np.random.default_rng(0)
+    V = rng.poisson(20 * rng.gamma(0.4, size=(40, 2)) @ rng.gamma(0.4, size=(2, 20)))
+    return Data(V.astype(float), Axis(40, "gene"), Axis(20, "sample"), "counts", "made up")
+
+
 def cube(height: int = 7, width: int = 5, bands: int = 12) -> Data:
     rng = np.random.default_rng(2)
     V = rng.random((height * width, 3)) @ rng.random((3, bands))

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 
 from factormer.app.runs.residuals import SIDE, residuals
+from factormer.problem.losses import Beta
 
 
 def literal(V, W, H, known):
@@ -75,3 +77,35 @@ def test_rows_of_which_nothing_is_known_have_no_error(case):
     known[4] = False
     assert np.isnan(residuals(V, W, H, known).rows[4])
     assert np.isfinite(residuals(V, W, H, known).rmse)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.5, 1.5, 3.0])
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_other_losses_are_means_of_the_loss(case, beta, as_sparse, masked):
+    V, W, H, known = case
+    loss, known = Beta(beta), known if masked else np.ones_like(known)
+    D = np.where(known, loss(torch.from_numpy(V), torch.from_numpy(W @ H.T)).numpy(), np.nan)
+    constant = torch.full(V.shape, V[known].mean(), dtype=torch.float64)
+    worst = loss(torch.from_numpy(V), constant).numpy()[known].mean()
+    given = scipy.sparse.csr_array(V) if as_sparse else V
+    mask = None if not masked else scipy.sparse.csr_array(known * 1.0) if as_sparse else known
+    found = residuals(given, W, H, mask, loss)
+    np.testing.assert_allclose(found.rows, np.nanmean(D, axis=1))
+    np.testing.assert_allclose(found.columns, np.nanmean(D, axis=0))
+    np.testing.assert_allclose(found.blocks, D, atol=1e-12)
+    assert found.divergence == pytest.approx(np.nanmean(D))
+    assert found.explained == pytest.approx(1 - np.nanmean(D) / worst)
+    assert found.rmse == pytest.approx(residuals(given, W, H, mask).rmse)
+
+
+def test_positive_data_under_itakura_saito_and_any_unit():
+    rng = np.random.default_rng(0)
+    V, W, H = rng.gamma(2.0, size=(9, 7)), rng.random((9, 2)), rng.random((7, 2))
+    ratio = V / (W @ H.T)
+    found = residuals(V, W, H, loss=Beta(0.0))
+    assert found.divergence == pytest.approx(np.mean(ratio - np.log(ratio) - 1))
+    large = residuals(1e300 * V, 1e300 * W, H, loss=Beta(0.0))
+    assert large.divergence == pytest.approx(found.divergence)
+    assert large.explained == pytest.approx(found.explained)
+    assert residuals(1e300 * V, 1e300 * W, H, loss=Beta(3.0)).divergence == np.inf

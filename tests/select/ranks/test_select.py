@@ -117,8 +117,19 @@ def test_cross_validation_joins_the_rules_if_asked():
     choice = factormer.select_rank(planted(2, (30, 20)), range(1, 4), cross_validate=True)
     rule = choice.criteria["cross-validation"]
     assert rule.rank == 2
-    assert choice.table["cross_validation"].notna().all()
+    np.testing.assert_allclose(
+        choice.table["cross_validation"],
+        factormer.cross_validate(planted(2, (30, 20)), range(1, 4), n_folds=3).mean,
+    )
     choice.plot()
+
+
+def test_hidden_counts_are_judged_by_the_loss_of_counts():
+    V = planted(2, (30, 20), counts=True)
+    options = {"loss": "kullback-leibler", "random_state": 1}
+    choice = factormer.select_rank(V, range(1, 4), cross_validate=True, **options)
+    found = factormer.cross_validate(V, range(1, 4), n_folds=3, **options)
+    np.testing.assert_allclose(choice.criteria["cross-validation"].values, found.mean)
 
 
 def test_one_rank_is_answered_but_never_clear():

@@ -219,8 +219,8 @@ def fit(
         tell()
         if choice is not None:
             print(choice.reason)
-        _print_results(results)
-        _print_trust(results, options)
+        _print_results(results, options.loss)
+        _print_trust(results, options, folder)
         print(f"report: {folder.report}")
     if interrupted:
         print("factormer: interrupted; the same command continues from here", file=sys.stderr)
@@ -268,18 +268,30 @@ def _loss(text: str) -> str | float:
         return SHORT.get(text.lower(), text)
 
 
-def _print_results(results: list[Any]) -> None:
-    print("  rank        RMSE  explained   SVD bound  iterations   seconds  status")
+def _print_results(results: list[Any], loss: str | float) -> None:
+    """Print the error of each rank: that of the loss that was minimised, and what it explains."""
+    from factormer.problem.losses import as_loss
+
+    is_quadratic = as_loss(loss).is_quadratic
+    columns = "      RMSE  explained   SVD bound" if is_quadratic else "divergence  explained"
+    print(f"  rank  {columns}  iterations   seconds  status")
     for r in results:
-        bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"
+        if is_quadratic:
+            bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"
+            errors = f"{r.rmse:10.5g}  {r.explained:8.2%}  {bound:>10}"
+        else:
+            numbers = (r.divergence, ".5g"), (r.explained_divergence, ".2%")
+            mean, share = ("–" if x is None else f"{x:{how}}" for x, how in numbers)
+            errors = f"{mean:>10}  {share:>9}"
         print(
-            f"  {r.rank:4d}  {r.rmse:10.5g}  {r.explained:8.2%}  {bound:>10}  {r.iterations:10d}"
+            f"  {r.rank:4d}  {errors}  {r.iterations:10d}"
             f"  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
         )
 
 
-def _print_trust(results: list[Any], options: Any) -> None:
-    """Print how stable components are, and the errors of hidden entries."""
+def _print_trust(results: list[Any], options: Any, folder: Any) -> None:
+    """Print how stable components are, the errors of hidden entries, and the rank to take."""
+    from factormer.app.runs.advice import advised
     from factormer.app.runs.trust import validated
 
     for r in results:
@@ -288,12 +300,11 @@ def _print_trust(results: list[Any], options: Any) -> None:
             runs = f"{r.runs_kept} of {options.repeats} runs"
             print(f"  rank {r.rank}: stability of components in {runs}: {each}")
     found = validated(results, options.loss, options.holdout or 0.0)
-    if found is None:
-        return
-    for rank, error, spread in zip(*found.columns().values(), strict=True):
-        print(f"  rank {rank}: loss of a hidden entry {error:.5g} ± {spread:.2g}")
-    if len(found.ranks) > 1:
-        print(
-            f"  hidden entries are predicted best at rank {found.rank}, and within one standard "
-            f"error of that from rank {found.rank_1se} on"
-        )
+    if found is not None:
+        for rank, error, spread in zip(*found.columns().values(), strict=True):
+            print(f"  rank {rank}: loss of a hidden entry {error:.5g} ± {spread:.2g}")
+    advice = advised(results, asdict(options), folder.choice())
+    if advice is not None and advice.by != "network":  # which was told before
+        recommended = "" if advice.by == "bend" else f"rank {advice.rank} is recommended: "
+        text = advice.text if not recommended else advice.text[0].lower() + advice.text[1:]
+        print(f"  {recommended}{text}")

@@ -13,7 +13,10 @@ from factormer.app.runs import RunFolder
 from factormer.app.runs.folder import finite
 from factormer.data.files import write
 
-_SCRIPTS = ("base.js", "draw.js", "chart.js", "components.js", "sections.js", "main.js")
+_SCRIPTS = (
+    *("base.js", "draw.js", "chart.js", "components.js"),
+    *("sections.js", "ranks.js", "consensus.js", "main.js"),
+)
 
 
 def write_report(folder: RunFolder) -> Path:

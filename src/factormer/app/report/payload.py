@@ -12,11 +12,15 @@ from jaxtyping import Float
 from factormer.app.read import Axis
 from factormer.app.report.views import Reduction, packed, shrunk, significant, thinned, top
 from factormer.app.runs import RankResult, RunFolder
+from factormer.app.runs.advice import Advice, advised, bend
 from factormer.app.runs.stored import damaged
+from factormer.app.runs.trust import validated
+from factormer.problem.losses import as_loss
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
 _MAP_BYTES = 600_000  # for the maps of all ranks
 _EXAMPLE_BYTES = 600_000
+_CONSENSUS = 240  # lines of a consensus matrix
 _POINTS = 1200  # per line at most; more cannot be seen
 
 
@@ -31,6 +35,8 @@ def payload(folder: RunFolder) -> dict[str, Any]:
     reductions = (_reduction(rows, n_components), _reduction(columns, n_components))
     kept = folder.bound()
     bound = None if kept is None else [significant(x, 6) for x in kept]
+    choice = folder.choice()
+    advice = advised(results, run["options"], choice)
     return {
         "name": run["data"]["name"],
         "data": {k: v for k, v in run["data"].items() if k != "name"},
@@ -40,25 +46,33 @@ def payload(folder: RunFolder) -> dict[str, Any]:
         "rows": reductions[0].described(),
         "columns": reductions[1].described(),
         "bound": bound,
-        "opened": opened(results),
+        "choice": choice,
+        "advice": None if advice is None else advice._asdict(),
+        "hidden": _hidden(results, run["options"]),
+        "opened": _opened(results, advice),
         "results": [_shown(folder, result, reductions, len(results)) for result in results],
     }
 
 
-def opened(results: list[RankResult]) -> int:
-    """Which of the results is shown first: the bend of the error curve.
+def _opened(results: list[RankResult], advice: Advice | None) -> int:
+    """Which of the results is shown first."""
+    ranks = [result.rank for result in results]
+    return ranks.index(advice.rank) if advice and advice.rank in ranks else bend(results)
 
-    The point farthest below the straight line from the first rank to the last; a place to begin
-    looking, not the right rank.
-    """
-    if len(results) < 3:
-        return len(results) - 1
-    ranks = np.array([result.rank for result in results], dtype=np.float64)
-    errors = np.sqrt([max(result.objective, 0.0) for result in results])
-    if not np.isfinite(errors).all():  # squares that overflow
-        errors = np.array([result.relative_error for result in results])
-    chord = np.interp(ranks, ranks[[0, -1]], errors[[0, -1]])
-    return int(np.argmax(chord - errors))
+
+def _hidden(results: list[RankResult], options: dict[str, Any]) -> list[tuple[int, float, float]]:
+    """Rank, error of hidden entries and its standard error, in the unit of the errors shown."""
+    found = validated(results, options["loss"], options.get("holdout") or 0.0)
+    if found is None:
+        return []
+    error, spread = found.mean, np.nan_to_num(found.standard_error)
+    if as_loss(options["loss"]).is_quadratic:  # ½(v − y)²: its root mean square
+        error = np.sqrt(2 * error)
+        spread = np.divide(spread, error, out=np.zeros_like(spread), where=error > 0)
+    return [
+        (int(k), significant(e, 6), significant(s, 4))
+        for k, e, s in zip(found.ranks, error, spread, strict=True)
+    ]
 
 
 def _reduction(axis: Axis, n_components: int) -> Reduction:
@@ -97,6 +111,8 @@ def _shown(
         "rows": _errors(views["rows"], reductions[0]),
         "columns": _errors(views["columns"], reductions[1]),
     }
+    if (found := folder.consensus(result.rank)) is not None:
+        shown["consensus"] = consensus_matrix(found, _MAP_BYTES // n_results)
     if "examples" in views:
         shown |= _examples(views, reductions[1].axis, n_results)
     return shown
@@ -122,6 +138,22 @@ def _errors(x: np.ndarray, reduction: Reduction) -> dict[str, Any]:
 def _map(blocks: np.ndarray, cap: int) -> dict[str, Any]:
     small = shrunk(blocks, cap)
     return {"shape": list(small.shape), **packed(small)}
+
+
+def consensus_matrix(found: dict[str, np.ndarray], budget: int) -> dict[str, Any]:
+    """The matrix, like beside like; with the rows of V that its lines are, if it is not shrunk."""
+    order = found["order"]
+    ordered = found["matrix"][np.ix_(order, order)].astype(np.float64)
+    small = shrunk(ordered, min(_CONSENSUS**2, budget))
+    rows = found["samples"][order].tolist() if small.shape == ordered.shape else None
+    return {
+        "shape": list(small.shape),
+        "rows": rows,
+        "samples": len(order),
+        "cophenetic": significant(float(found["cophenetic"]), 4),
+        "runs": len(found["kept"]),
+        **packed(small),
+    }
 
 
 def _examples(views: dict[str, np.ndarray], axis: Axis, n_results: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from factormer.app.runs.several import best_run
 from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
+from factormer.problem.losses import as_loss
 from factormer.run.order import canonical
 from factormer.run.order import shares as component_shares
 from factormer.run.provenance import circumstances
@@ -177,7 +178,8 @@ def _kept(
     """Write the files of a rank; `hidden` are the errors of hidden entries."""
     result, found = fitted.result, fitted.found
     W, H, shares = result.W, result.H, component_shares(result.factors)
-    errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]))
+    loss = as_loss(keywords["loss"])
+    errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]), loss)
     trace = _continued(fitted.earlier, result.trace)
     kept = replace(_result(result, rank, shares, errors, bound, trace), held_out=hidden)
     if found is not None:
@@ -236,7 +238,13 @@ def _result(
         explained=1 - found.relative**2,
         svd_rmse=None if bound is None else min(_at(bound, rank), found.rmse),
         shares=[float(share) for share in shares],
+        divergence=_if_finite(found.divergence),
+        explained_divergence=_if_finite(found.explained),
     )
+
+
+def _if_finite(number: float) -> float | None:
+    return number if np.isfinite(number) else None
 
 
 def _at(bound: np.ndarray, rank: int) -> float:

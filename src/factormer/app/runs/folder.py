@@ -65,6 +65,8 @@ class RankResult:
     stability: list[float] | None = None  # of each component, of several runs
     runs_kept: int | None = None
     held_out: list[float] | None = None  # the loss of hidden entries, fold by fold
+    divergence: float | None = None  # the mean loss of an entry, where it is not the squared error
+    explained_divergence: float | None = None  # how much less it is than that of a constant
 
     @property
     def is_finished(self) -> bool:
@@ -143,6 +145,18 @@ class RunFolder:
     def views(self, rank: int, *names: str) -> dict[str, np.ndarray]:
         """What the page shows of a fit; it must contain these names."""
         return load_arrays(self.rank(rank) / "views.npz", *names)
+
+    def consensus(self, rank: int) -> dict[str, np.ndarray] | None:
+        """What is kept of several runs of a rank, if they were made."""
+        path = self.rank(rank) / "consensus.npz"
+        names = ("matrix", "samples", "order", "cophenetic", "kept")
+        return load_arrays(path, *names) if path.is_file() else None
+
+    def choice(self) -> dict[str, Any] | None:
+        """How the rank was chosen, if it was."""
+        path = self.path / "choice.json"
+        kinds = {"rank": int, "reason": str, "probabilities": dict, "criteria": dict}
+        return load_object(path, clear=bool, **kinds) if path.is_file() else None
 
     def trace(self, rank: int) -> Float[np.ndarray, "t 4"]:
         """Iteration, seconds, rmse and objective."""

@@ -1,19 +1,25 @@
 """Where W Hᵀ differs from V: in total, by rows, by columns, and by blocks of both.
 
-A dense V is compared block by block. Of a sparse one, stored entries are compared one by one, and
-the rest of W Hᵀ is summed through the small matrices HᵀH and WᵀW. All squares are those of V / c,
-with c the largest entry, so that they are finite for every unit of V.
+By the squared error, and by the loss that was minimised where it is another one. A dense V is
+compared block by block. Of a sparse one, stored entries are compared one by one, and the rest of
+W Hᵀ is summed through the small matrices HᵀH and WᵀW; by losses for which that is not possible it
+is compared as a dense one. All is that of V / c, with c the largest entry, so that squares are
+finite for every unit of V.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
+import torch
 from jaxtyping import Float
 
 from factormer.data.intake import is_sparse
+from factormer.problem.loss import Loss
+from factormer.problem.losses import FROBENIUS
 
 SIDE = 200  # blocks per side at most
 _CHUNK = 1 << 22  # entries worked on at once
@@ -40,10 +46,12 @@ class Blocks(NamedTuple):
 
 
 class Residuals(NamedTuple):
-    """Root mean squares of V − W Hᵀ over known entries; means of V and of W Hᵀ by blocks.
+    """Errors of W Hᵀ over known entries; means of V and of W Hᵀ by blocks.
 
-    `rms` is that of V, and `relative` the share of it that the error is. NaN where nothing is
-    known.
+    `rms` is that of V, and `relative` the share of it that `rmse` is. `rows`, `columns` and
+    `blocks` are root mean squares of V − W Hᵀ, or mean losses where the loss is not the squared
+    error. Then `divergence` is the mean loss of an entry, and `explained` how much less it is than
+    that of the best constant, as a share. NaN where nothing is known.
     """
 
     rmse: float
@@ -55,28 +63,70 @@ class Residuals(NamedTuple):
     blocks: Float[np.ndarray, "p q"]
     V_blocks: Float[np.ndarray, "p q"]
     fit_blocks: Float[np.ndarray, "p q"]
+    divergence: float = math.nan
+    explained: float = math.nan
 
 
 def residuals(
-    V: Any, W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"], known: Any = None
+    V: Any,
+    W: Float[np.ndarray, "m r"],
+    H: Float[np.ndarray, "n r"],
+    known: Any = None,
+    loss: Loss = FROBENIUS,
 ) -> Residuals:
     """The residuals of a factorization; `known` is a mask, dense, or sparse for a sparse V."""
     c = peak(V)
     W, H = _balanced(W.astype(np.float64), H.astype(np.float64), c)
-    sums = _sparse(V, W, H, known, c) if is_sparse(V) else _dense(V, W, H, known, c)
-    error, norm, entries, values, fit = sums
+    V, known = (scipy.sparse.csr_array(A) if is_sparse(A) else A for A in (V, known))
+    by_sums = loss.is_quadratic or loss.zero_slope is not None or known is not None
+    summed = (_sparse if is_sparse(V) and by_sums else _dense)(V, W, H, known, c, loss)
+    error, norm, entries, values, fit, each = summed
     sq_error, count = max(error.blocks.sum(), 0.0), entries.blocks.sum()
+    of_loss, unit = {}, 1.0
+    if not loss.is_quadratic:
+        with np.errstate(over="ignore", under="ignore"):
+            unit = float(np.float64(c) ** loss.degree)
+        misfit = max(each.blocks.sum(), 0.0)
+        worst = _of_constant(V, known, c, loss, values.blocks.sum() / count)
+        of_loss["divergence"] = unit * float(misfit / count)
+        of_loss["explained"] = float(1 - misfit / worst) if worst > 0 else math.nan
+
+    def shown(part: np.ndarray, of: np.ndarray) -> np.ndarray:
+        return c * _rms(part, of) if loss.is_quadratic else unit * _mean(part.clip(min=0), of)
+
     return Residuals(
         rmse=c * float(np.sqrt(sq_error / count)),
         rms=c * float(np.sqrt(norm / count)),
         relative=float(np.sqrt(sq_error / norm)) if norm else 0.0,
         known=int(count),
-        rows=c * _rms(error.rows, entries.rows),
-        columns=c * _rms(error.columns, entries.columns),
-        blocks=c * _rms(error.blocks, entries.blocks),
+        rows=shown(each.rows, entries.rows),
+        columns=shown(each.columns, entries.columns),
+        blocks=shown(each.blocks, entries.blocks),
         V_blocks=c * _mean(values.blocks, entries.blocks),
         fit_blocks=c * _mean(fit.blocks, entries.blocks),
+        **of_loss,
     )
+
+
+def _of_constant(V: Any, known: Any, c: float, loss: Loss, constant: float) -> float:
+    """The sum of the losses of V / c if every entry is fitted by a constant."""
+    if not constant > 0:
+        return 0.0
+
+    def total(v: np.ndarray) -> float:
+        return float(_losses(loss, v, np.full(v.shape, constant)).sum())
+
+    if is_sparse(V):
+        v = _entries(V, known)[2] / c
+        zeros = 0 if known is not None else V.shape[0] * V.shape[1] - len(v)
+        return total(v) + (zeros * total(np.zeros(1)) if zeros else 0.0)
+    parts = (_known(V, known, rows, c) for rows in _parts(len(V), max(1, _CHUNK // V.shape[1])))
+    return sum(total(v[ok]) for v, ok in parts)
+
+
+def _losses(loss: Loss, v: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The loss of each entry."""
+    return loss(torch.from_numpy(v), torch.from_numpy(y)).numpy()
 
 
 def peak(V: Any) -> float:
@@ -128,38 +178,57 @@ class _Sums:
         self.blocks += p @ q.T
 
 
-_Parts = tuple[_Sums, float, _Sums, _Sums, _Sums]
+_Parts = tuple[_Sums, float, _Sums, _Sums, _Sums, _Sums]
 
 
-def _dense(V: np.ndarray, W: np.ndarray, H: np.ndarray, known: Any, c: float) -> _Parts:
+def _known(V: Any, mask: Any, rows: slice, c: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of V / c, and which of their entries are known."""
+    some = V[rows]
+    v = (some.toarray() if is_sparse(some) else np.asarray(some)).astype(np.float64) / c
+    ok = np.isfinite(v)
+    if mask is not None:
+        some = mask[rows]
+        ok &= (some.toarray() if is_sparse(some) else np.asarray(some)) > 0
+    return v, ok
+
+
+def _dense(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float, loss: Loss) -> _Parts:
     blocks = Blocks.of(*V.shape)
     error, entries, values, fit = (_Sums(blocks) for _ in range(4))
-    mask = known.toarray() if is_sparse(known) else known
+    each = error if loss.is_quadratic else _Sums(blocks)
     norm, chunk = 0.0, max(1, _CHUNK // V.shape[1])
     for b, (start, end) in enumerate(zip(blocks.rows[:-1], blocks.rows[1:], strict=True)):
         for first in range(start, end, chunk):
             rows = slice(first, min(first + chunk, end))
-            v, y = V[rows].astype(np.float64) / c, W[rows] @ H.T
-            ok = np.isfinite(v)
-            if mask is not None:
-                ok &= np.asarray(mask[rows]) > 0
+            (v, ok), y = _known(V, known, rows, c), W[rows] @ H.T
+            if each is not error:
+                d = np.zeros_like(v)
+                d[ok] = _losses(loss, v[ok], y[ok])
+                each.add_dense(first, d, b)
             v, y = np.where(ok, v, 0.0), np.where(ok, y, 0.0)
             norm += float((v**2).sum())
             for sums, what in ((error, (v - y) ** 2), (entries, ok * 1.0), (values, v), (fit, y)):
                 sums.add_dense(first, what, b)
-    return error, norm, entries, values, fit
+    return error, norm, entries, values, fit, each
 
 
-def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float) -> _Parts:
+def _entries(V: Any, known: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and values of the entries of sparse V that are stored, or known."""
+    if known is None:
+        coo = scipy.sparse.coo_array(V)
+        return coo.row, coo.col, coo.data.astype(np.float64)
+    at = scipy.sparse.csr_array(known, copy=True)  # V there: zero where V stores nothing
+    at.eliminate_zeros()
+    rows, columns = at.nonzero()
+    v = np.asarray(scipy.sparse.csr_array(V)[rows, columns]).ravel().astype(np.float64)
+    return rows, columns, v
+
+
+def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float, loss: Loss) -> _Parts:
     blocks = Blocks.of(*V.shape)
     error, entries, values, fit = (_Sums(blocks) for _ in range(4))
-    coo = scipy.sparse.coo_array(V)
-    rows, columns, v = coo.row, coo.col, coo.data.astype(np.float64)
-    if known is not None:  # its entries, and V there: zero where V stores nothing
-        at = scipy.sparse.csr_array(known, copy=True)
-        at.eliminate_zeros()
-        rows, columns = at.nonzero()
-        v = np.asarray(scipy.sparse.csr_array(V)[rows, columns]).ravel().astype(np.float64)
+    each = error if loss.is_quadratic else _Sums(blocks)
+    rows, columns, v = _entries(V, known)
     v = v / c
     y = np.concatenate(
         [
@@ -169,6 +238,8 @@ def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float) -> _Part
         or [np.zeros(0)]
     )
     error.add_entries(rows, columns, (v - y) ** 2)
+    if each is not error:
+        each.add_entries(rows, columns, _losses(loss, v, y))
     values.add_entries(rows, columns, v)
     if known is not None:
         entries.add_entries(rows, columns, np.ones_like(v))
@@ -179,7 +250,11 @@ def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float) -> _Part
         m, n = V.shape
         entries.add_product(np.ones((m, 1)), np.ones((n, 1)))
         fit.add_product(W, H)
-    return error, float((v**2).sum()), entries, values, fit
+        if each is not error:  # the loss of a zero is a multiple of its fit
+            slope = loss.zero_slope or 0.0
+            each.add_product(slope * W, H)
+            each.add_entries(rows, columns, -slope * y)
+    return error, float((v**2).sum()), entries, values, fit, each
 
 
 def _add_squares(sums: _Sums, W: np.ndarray, H: np.ndarray) -> None:

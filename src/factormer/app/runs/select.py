@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from factormer.app.read import Data
 from factormer.app.runs.fit import FitOptions
+from factormer.app.runs.folder import dump, finite
 from factormer.data.files import write
 from factormer.select.ranks.choice import Choice
 from factormer.select.ranks.select import select_rank
@@ -28,19 +28,24 @@ def choose_rank(data: Data, options: FitOptions, *, mask: Any, weights: Any) -> 
 
 
 def described(choice: Choice) -> dict[str, Any]:
-    """The choice in numbers and words."""
-    return {
+    """The choice in numbers and words; null where there is no number."""
+    curves = {"rank": list(choice.probabilities)}
+    curves |= {name: values.tolist() for name, values in choice.curves.items()}
+    told = {
         "rank": choice.rank,
         "clear": choice.clear,
         "reason": choice.reason,
         "probabilities": {str(rank): p for rank, p in choice.probabilities.items()},
         "criteria": {name: rule.rank for name, rule in choice.criteria.items()},
+        "rules": {name: rule.rule for name, rule in choice.criteria.items()},
+        "curves": curves,
     }
+    return finite(told)
 
 
 def keep_choice(choice: Choice, path: Path) -> None:
     """Write choice.json, and choice.png where there is matplotlib."""
-    write(path / "choice.json", json.dumps(described(choice), indent=2) + "\n")
+    write(path / "choice.json", dump(described(choice)))
     picture = io.BytesIO()
     with suppress(ImportError):
         choice.plot().savefig(picture, dpi=120, format="png")

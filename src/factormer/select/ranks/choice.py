@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from factormer.data.frame import frame_of
 from factormer.select.ranks.criteria import Criterion
 
 
@@ -38,13 +39,7 @@ class Choice:
     @property
     def table(self) -> Any:
         """A pandas DataFrame with a row for each rank."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "table needs pandas: pip install pandas; columns() has the same as arrays"
-            ) from error
-        return pandas.DataFrame(self.columns())
+        return frame_of(self.columns(), "table")
 
     def plot(self) -> Any:
         """Draw probabilities, rules, errors, singular values and stability; return the figure."""

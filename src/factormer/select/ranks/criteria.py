@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from factormer.data import Matrix
 from factormer.select.ranks.curves import Curves
 from factormer.select.ranks.fits import TINY
 from factormer.select.ranks.spectrum import FLOOR, singular_values
+from factormer.select.validate import cross_validate
 
 STABLE = 0.8  # mean cosine from which components count as stable
+_FOLDS = 3  # of a tenth of the entries each
 
 
 class Criterion(NamedTuple):
@@ -118,6 +121,12 @@ def elbow(errors: Float[np.ndarray, "k"], ranks: Sequence[int]) -> Criterion:
         falls = np.diff(logs) / np.diff(at)
         bend[1:-1] = np.diff(falls)
     return Criterion(bend, int(ranks[int(bend.argmax())]), "sharpest bend of the error")
+
+
+def cross_validated(V: Matrix, ranks: Sequence[int], *, loss: Any, seed: int) -> Criterion:
+    """The mean loss of entries hidden at random, which takes fits of its own."""
+    found = cross_validate(V, ranks, n_folds=_FOLDS, loss=loss, random_state=seed)
+    return Criterion(found.mean, found.rank, "least loss of hidden entries")
 
 
 def _least(values: Float[np.ndarray, "k"], ranks: Sequence[int], rule: str) -> Criterion:

@@ -55,14 +55,21 @@ def _errors(ax: Any, choice: Choice) -> None:
     ranks, curves = list(choice.probabilities), choice.curves
     ax.plot(ranks, curves["error"], "o-", color=_OURS, markersize=4, label="factorization")
     ax.plot(ranks, curves["svd_error"], "--", color=_OTHERS, label="SVD, the least possible")
+    lines = list(ax.lines)
+    scales = [ax]
     if "cross-validation" in choice.criteria:
         held = choice.criteria["cross-validation"].values
-        ax.plot(ranks, held, "s:", color="C1", markersize=4, label="entries held out")
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_formatter("")
+        scales.append(ax.twinx())
+        lines += scales[1].plot(
+            ranks, held, "s:", color="C1", markersize=4, label="loss of hidden entries (right)"
+        )
+        scales[1].spines["top"].set_visible(False)
+    for scale in scales:
+        scale.set_yscale("log")
+        scale.yaxis.set_major_formatter("{x:g}")
+        scale.yaxis.set_minor_formatter("")
     ax.set_title("error relative to V", fontsize="medium")
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(handles=lines, frameon=False, fontsize="small")
 
 
 def _noise(ax: Any, choice: Choice) -> None:

@@ -17,11 +17,10 @@ from factormer.nn.rank import RankNetwork
 from factormer.nn.zoo import load_rank
 from factormer.problem.losses import Beta, as_loss
 from factormer.select.ranks.choice import Choice
-from factormer.select.ranks.criteria import Criterion, criteria
+from factormer.select.ranks.criteria import Criterion, criteria, cross_validated
 from factormer.select.ranks.curves import Curves, curves
 from factormer.select.ranks.fits import N_STARTS
 from factormer.select.ranks.gaps import as_data, better_guess, first_guess, known_entries
-from factormer.select.ranks.holdout import cross_validated
 from factormer.select.ranks.reason import exact_reason, reason_of
 from factormer.select.ranks.spectrum import FLOOR, singular_values
 from factormer.select.ranks.view import LARGE, view_of
@@ -105,11 +104,7 @@ def select_rank(
             break
     extra = {}
     if cross_validate:
-        if values is None or known is None:
-            values, known = _entries(data)
-        extra["cross-validation"] = cross_validated(
-            values, asked, loss=loss, known=known, seed=seed
-        )
+        extra["cross-validation"] = cross_validated(matrix, asked, loss=loss, seed=seed)
     # What fills gaps speaks for the rank that it was made with: the first guess, which has none,
     # must agree.
     return _choice(network, chosen, asked, counts, extra, agreed=chosen.rank == first)
@@ -233,9 +228,3 @@ def _on_cpu(V: Dense | Sparse) -> Dense | Sparse:
         a.cpu() for a in (V.by_rows.starts, V.by_rows.columns, V.by_rows.values)
     )
     return Sparse(Rows(starts, columns, values, V.by_rows.n), V.scale)
-
-
-def _entries(V: Dense | Sparse) -> tuple[np.ndarray, np.ndarray]:
-    ((_, entries),) = V.blocks(None)
-    array = entries.double().numpy()
-    return array, np.ones(array.shape, bool)

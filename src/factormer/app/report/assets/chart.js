@@ -22,16 +22,18 @@ function logTicks(low, high) {
 }
 
 // Series [{points, className, dots, beside}] with axes; pointing shows `hover(x)`, clicking is `pick(x)`.
-// What is only `beside` the others is cut off where they end.
-function lineChart({ series, xName, yName, log = false, label, hover, pick, wholeX = false }) {
+// What is only `beside` the others is cut off where they end. A third number of a point is its spread. `mark` is an x
+// to point out, `range` what the y axis shows at least.
+function lineChart({ series, xName, yName, log = false, label, hover, pick, wholeX = false, mark = null, range = null }) {
   return (width) => {
     const height = Math.round(Math.min(320, Math.max(220, width * 0.56)));
     const box = { left: 58, right: 14, top: 22, bottom: 38 };
     const all = series.filter((s) => !s.beside).flatMap((s) => s.points).filter(([, y]) => Number.isFinite(y) && (!log || y > 0));
     let [x0, x1] = extent(all.map(([x]) => x));
-    let [y0, y1] = extent(all.map(([, y]) => y));
+    let [y0, y1] = extent(all.flatMap(([, y, s]) => (s && y > s ? [y - s, y + s] : [y])));
     if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
-    if (log) [y0, y1] = y0 === y1 ? [y0 / 1.5, y1 * 1.5] : [y0 / (y1 / y0) ** 0.04, y1 * (y1 / y0) ** 0.04];
+    if (range) [y0, y1] = [Math.min(range[0], y0), Math.max(range[1], y1)];
+    else if (log) [y0, y1] = y0 === y1 ? [y0 / 1.5, y1 * 1.5] : [y0 / (y1 / y0) ** 0.04, y1 * (y1 / y0) ** 0.04];
     else [y0, y1] = y0 < 0.5 * y1 ? [0, y1 * 1.05] : [y0 - 0.1 * (y1 - y0 || y1), y1 + 0.1 * (y1 - y0 || y1)];
     const digits = Math.min(7, 3 + Math.max(0, Math.floor(-Math.log10((y1 - y0) / (y1 || 1)))));
     const level = (y) => (log ? (Math.log(y) - Math.log(y0)) / (Math.log(y1) - Math.log(y0)) : (y - y0) / (y1 - y0));
@@ -55,9 +57,11 @@ function lineChart({ series, xName, yName, log = false, label, hover, pick, whol
     const inside = el("svg", { class: "clip", x: box.left - 6, y: box.top - 6, width: width - box.left - box.right + 12, height: height - box.top - box.bottom + 12 });
     inside.setAttribute("viewBox", `${box.left - 6} ${box.top - 6} ${width - box.left - box.right + 12} ${height - box.top - box.bottom + 12}`);
     root.append(inside);
+    if (mark !== null && mark >= x0 && mark <= x1) inside.append(markAt(px(mark), box.top, height - box.bottom));
     for (const { points, className, dots } of series) {
       const drawn = points.filter(([, y]) => Number.isFinite(y) && (!log || y > 0)).map(([x, y]) => [px(x), py(y)]);
       inside.append(el("path", { class: `curve ${className || ""}`, d: polyline(drawn) }));
+      for (const [x, y, s] of points) if (s && (!log || y > s)) inside.append(el("line", { class: `spread ${className || ""}`, x1: px(x), x2: px(x), y1: py(y - s), y2: py(y + s) }));
       if (dots) points.forEach(([x, y], i) => inside.append(el("circle", { class: i === dots.here ? "dot here" : "dot", cx: px(x), cy: py(y), r: i === dots.here ? 5 : 3.5 })));
     }
     const cross = el("line", { class: "cross", y1: box.top, y2: height - box.bottom, visibility: "hidden" });
@@ -82,6 +86,47 @@ function lineChart({ series, xName, yName, log = false, label, hover, pick, whol
     if (pick) root.addEventListener("click", (event) => pick(xAt(event)));
     return root;
   };
+}
+
+const markAt = (x, top, bottom) => el("rect", { class: "mark", x: x - 7, y: top - 6, width: 14, height: bottom - top + 6, rx: 4 });
+
+// A column for each [x, y], y from 0 to 1; `mark` is an x to point out.
+function columnChart({ entries, xName, yName, label, text, mark }) {
+  return (width) => {
+    const height = Math.round(Math.min(320, Math.max(220, width * 0.56)));
+    const box = { left: 58, right: 14, top: 22, bottom: 38 };
+    const step = (width - box.left - box.right) / entries.length;
+    const py = (y) => height - box.bottom - y * (height - box.top - box.bottom);
+    const root = el("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
+    for (const y of [0, 0.25, 0.5, 0.75, 1]) {
+      root.append(
+        el("line", { class: "grid", x1: box.left, x2: width - box.right, y1: py(y), y2: py(y) }),
+        el("text", { x: box.left - 8, y: py(y) + 4, "text-anchor": "end" }, percent(y, 0)),
+      );
+    }
+    const every = Math.ceil(22 / step);
+    entries.forEach(([x, y], i) => {
+      const middle = box.left + (i + 0.5) * step;
+      const bar = el("rect", { class: x === mark ? "column here" : "column", x: middle - Math.min(18, step * 0.36), width: Math.min(36, step * 0.72), y: py(y), height: py(0) - py(y), rx: 2 });
+      const area = el("rect", { class: "nothing", x: box.left + i * step, width: step, y: box.top, height: height - box.top - box.bottom });
+      area.addEventListener("pointermove", (event) => showTip(event, text(x, y)));
+      area.addEventListener("pointerleave", hideTip);
+      root.append(bar, area);
+      if (i % every === 0) root.append(el("text", { x: middle, y: height - box.bottom + 18, "text-anchor": "middle" }, String(x)));
+    });
+    root.append(el("text", { x: box.left, y: 10 }, yName), el("text", { x: width - box.right, y: height - 3, "text-anchor": "end" }, xName));
+    return root;
+  };
+}
+
+// What the lines of a chart stand for: [class, text].
+function key(list, entries) {
+  const swatch = (name) => {
+    const root = el("svg", { viewBox: "0 0 22 10", width: 22, height: 10, "aria-hidden": "true" });
+    root.append(name === "mark" ? el("rect", { class: "mark", x: 4, y: 0, width: 14, height: 10, rx: 3 }) : el("line", { class: `curve ${name}`, x1: 1, x2: 21, y1: 5, y2: 5 }));
+    return root;
+  };
+  list.replaceChildren(...entries.map(([name, text]) => el("li", {}, swatch(name), text)));
 }
 
 // A vector over a line, filled to its foot; `axes` adds the ends of the axis below.

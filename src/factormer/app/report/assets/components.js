@@ -45,23 +45,26 @@ function drawCards() {
         "button",
         { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, onclick: () => pickComponent(c, true) },
         ...sidesShown().map((side) => glance(component, side, c)),
-        el("span", { class: "caption" }, el("b", {}, String(c + 1)), el("span", {}, percent(result.shares[c]) + steady(result, c, ", "))),
+        el("span", { class: "caption" }, el("b", {}, String(c + 1)), el("span", {}, percent(result.shares[c]), steadyMark(result, c))),
         el("span", { class: "share" }, el("i", { style: `width:${((100 * result.shares[c]) / most).toFixed(1)}%` })),
       ),
     ),
   );
   byId("components-note").textContent =
     (result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`) +
-    (result.stability ? ` Beside the share is the stability over ${result.runs_kept} runs: 1 where all find the same.` : "");
+    (result.stability ? ` Framed is the stability over ${result.runs_kept} runs: 1 where all find the same; below 0.5 it is marked.` : "");
 }
 
+const isShaky = (stability) => stability < 0.5;
 // How stable a component is over several runs, where there were several.
+const steadyMark = (result, c) =>
+  result.stability ? el("span", { class: isShaky(result.stability[c]) ? "steady low" : "steady", title: `stability ${result.stability[c].toFixed(2)}` }, result.stability[c].toFixed(2)) : null;
 const steady = (result, c, before) => (result.stability ? `${before}${result.stability[c].toFixed(2)}` : "");
 
 // A card in words.
 function spoken(component, c) {
   const terms = axes.H.kind === "labels" ? component.H_top.slice(0, 3).map(([name]) => name) : [];
-  return [`Component ${c + 1}`, percent(current().shares[c]), ...terms].join(", ");
+  return [`Component ${c + 1}`, percent(current().shares[c]) + steady(current(), c, ", stability "), ...terms].join(", ");
 }
 
 function pickComponent(c, byHand = false) {

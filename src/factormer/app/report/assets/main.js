@@ -13,6 +13,9 @@ function drawResult() {
   drawCards();
   drawPicked();
   drawByRank();
+  drawStability();
+  drawChoice();
+  drawAgreement();
   drawConvergence();
   drawAlike();
   drawResidual();
@@ -46,6 +49,7 @@ byId("cards").addEventListener("keydown", (event) => {
 choices(byId("convergence-by"), "Against", "convergence", [["iteration", "iterations"], ["seconds", "seconds"]], state.convergenceBy, (by) => { state.convergenceBy = by; drawConvergence(); }, "pill");
 choices(byId("alike-by"), "Compare", "alike", [["H", "profiles (H)"], ["W", "uses (W)"]], state.alikeBy, (by) => { state.alikeBy = by; drawAlike(); }, "pill");
 drawTitle();
+drawAdvice();
 drawMade();
 drawTheme();
 document.documentElement.dataset.ready = "true";

@@ -3,6 +3,12 @@
 const LOSSES = { frobenius: "squared error", "kullback-leibler": "Kullback–Leibler divergence", "itakura-saito": "Itakura–Saito divergence" };
 const nameOfLoss = () => LOSSES[run.options.loss] || `β-divergence, β = ${run.options.loss}`;
 const isSquared = () => run.options.loss === "frobenius" || run.options.loss === 2;
+// Errors are those of the loss that was minimised; runs of older versions have squares alone.
+const isBySquares = () => isSquared() || run.results.some((r) => r.divergence === null);
+const isPenalised = () => run.options.regularize_w?.length > 0 || run.options.regularize_h?.length > 0;
+const errorOf = (result) => (isBySquares() ? result.rmse : result.divergence);
+const explainedOf = (result) => (isBySquares() ? result.explained : result.explained_divergence);
+const errorName = () => (isBySquares() ? "RMSE" : "loss of an entry");
 
 function drawTitle() {
   const [m, n] = run.data.shape;
@@ -23,51 +29,31 @@ function drawTitle() {
 
 function drawTiles() {
   const result = current();
-  const above = result.svd_rmse ? result.rmse / result.svd_rmse - 1 : null;
+  const above = isSquared() && result.svd_rmse ? result.rmse / result.svd_rmse - 1 : null;
   const small = (text) => el("small", {}, text);
   const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "value" }, ...value), el("dd", { class: "note" }, note));
   const noBound = run.bound ? "an exact fit is possible at this rank" : "not known where entries are unknown";
+  const bound = () => tile("Above the SVD bound", [above === null ? "–" : above < 10 ? percent(above, above < 0.1 ? 2 : 1) : `× ${number(above + 1, 3)}`], above === null ? noBound : `${number(result.svd_rmse)}, the least error of any matrix of rank ${result.rank}`);
+  const steadiness = result.stability && result.stability.reduce((sum, s) => sum + s, 0) / result.rank;
+  const parts = `by ${result.rank} ${plural("component", result.rank)}`;
+  const errors = isBySquares()
+    ? [
+        tile("Explained", [explainedText(result.explained)], `of the sum of squares, ${parts}${isSquared() ? "" : `; what was minimised is the ${nameOfLoss()}`}`),
+        tile("RMSE", [number(result.rmse)], `the usual error of an entry; ${percent(result.relative_error)} of the size of V`),
+      ]
+    : [
+        tile("Explained", [result.explained_divergence === null ? "–" : explainedText(result.explained_divergence)], `of the ${nameOfLoss()} to a constant, ${parts}`),
+        tile(capital(nameOfLoss()), [number(result.divergence)], "the mean of an entry: what was minimised"),
+      ];
   byId("tiles").replaceChildren(
-    tile("Explained", [explainedText(result.explained)], `of the sum of squares, by ${result.rank} ${plural("component", result.rank)}${isSquared() ? "" : `; what was minimised is the ${nameOfLoss()}`}`),
-    tile("RMSE", [number(result.rmse)], `the usual error of an entry; ${percent(result.relative_error)} of the size of V`),
-    tile("Above the SVD bound", [above === null ? "–" : above < 10 ? percent(above, above < 0.1 ? 2 : 1) : `× ${number(above + 1, 3)}`], above === null ? noBound : `${number(result.svd_rmse)}, the least error of any matrix of rank ${result.rank}`),
+    ...errors,
+    isSquared() ? bound() : steadiness !== null ? tile("Stability", [steadiness.toFixed(2)], `the mean over components, of ${result.runs_kept} runs; 1 where all find the same`) : tile("Rank", [String(result.rank)], `${integer(run.data.shape[0])} × ${integer(run.data.shape[1])} entries by ${integer((run.data.shape[0] + run.data.shape[1]) * result.rank)} numbers`),
     tile(result.status === "CONVERGED" ? "Converged in" : "Stopped after", [number(result.seconds, 3), small("s")], `${integer(result.iterations)} iterations; ${result.message}`),
   );
 }
 
 function nearest(points, x) {
   return points.reduce((best, p, i) => (Math.abs(p[0] - x) < Math.abs(points[best][0] - x) ? i : best), 0);
-}
-
-function drawByRank() {
-  const points = run.results.map((r) => [r.rank, r.rmse]);
-  const highest = points.at(-1)[0];
-  const bound = (run.bound || []).map((y, rank) => [rank, y]).filter(([rank]) => rank >= 1 && rank <= Math.max(highest, 12));
-  const series = [{ points, dots: { here: state.at } }];
-  if (bound.length) series.unshift({ points: bound, className: "bound" });
-  const text = (rank) => {
-    const result = run.results.find((r) => r.rank === rank);
-    const best = run.bound && run.bound[rank];
-    return [`Rank ${rank}`, result && `RMSE ${number(result.rmse)}`, best !== undefined && best !== null && `SVD ${number(best)}`].filter(Boolean).join(" · ");
-  };
-  const known = [...new Set([...points, ...bound].map(([x]) => x))].sort((a, b) => a - b).map((x) => [x, 0]);
-  responsive(
-    byId("by-rank"),
-    lineChart({
-      series, xName: "rank", yName: "RMSE", wholeX: true,
-      label: `Error by rank: ${points.map(([rank, y]) => `rank ${rank}, ${number(y)}`).join("; ")}`,
-      hover: (x) => {
-        const rank = known[nearest(known, x)][0];
-        return { x: rank, text: text(rank) };
-      },
-      pick: run.results.length > 1 ? (x) => pickRank(nearest(points, x)) : null,
-    }),
-  );
-  byId("by-rank-note").textContent = bound.length
-    ? "Dotted: the truncated SVD, below which no factorisation of that rank can be."
-    : "There is no SVD bound, since some entries are not known.";
-  const rows = run.results.map((r) => [r.rank, number(r.rmse), explainedText(r.explained), number(r.svd_rmse), integer(r.iterations), number(r.seconds, 3)]);
-  byId("by-rank-table").replaceChildren(table(["rank", "RMSE", "explained", "SVD bound", "iterations", "seconds"], rows));
 }
 
 function table(head, rows) {
@@ -80,17 +66,18 @@ function table(head, rows) {
 
 function drawConvergence() {
   const k = state.convergenceBy === "seconds" ? 1 : 0;
-  const line = (result) => result.trace.map((row) => [row[k], row[2]]);
+  const level = (error) => (isSquared() ? error : error ** 2 / 2); // of a trace: the root of twice the objective
+  const line = (result) => result.trace.map((row) => [row[k], level(row[2])]);
   const mine = line(current());
   const others = run.results.filter((r) => r !== current()).map((r) => ({ points: line(r), className: "other", beside: true }));
   responsive(
     byId("convergence"),
     lineChart({
-      series: [...others, { points: mine }], xName: state.convergenceBy, yName: isSquared() ? "RMSE" : "√(2·objective / entries)", log: true,
+      series: [...others, { points: mine }], xName: state.convergenceBy, yName: isSquared() ? "RMSE" : isPenalised() ? "objective, of an entry" : "loss of an entry", log: true,
       label: `Convergence at rank ${current().rank}: from ${number(mine[0][1])} to ${number(mine.at(-1)[1])} in ${current().iterations} iterations`,
       hover: (x) => {
         const row = current().trace[nearest(mine, x)];
-        return { x: row[k], text: `iteration ${row[0]} · ${number(row[1], 3)} s · ${number(row[2])}` };
+        return { x: row[k], text: `iteration ${row[0]} · ${number(row[1], 3)} s · ${number(level(row[2]))}` };
       },
     }),
   );
@@ -148,7 +135,7 @@ function blockMap(title, key, palette, range) {
     if (isSound) at = [at[1], frequencyAt(at[0], shape[1])];
     const i = at[0] * shape[1] + at[1];
     const values = ["V", "fit", "residual"].map((name) => number(decode(maps[name])[i], 3));
-    showTip(event, `${span(run.rows, at[0], shape[0])}, ${span(run.columns, at[1], shape[1])} · V ${values[0]} · W Hᵀ ${values[1]} · residual ${values[2]}`);
+    showTip(event, `${span(run.rows, at[0], shape[0])}, ${span(run.columns, at[1], shape[1])} · V ${values[0]} · W Hᵀ ${values[1]} · ${isBySquares() ? "residual" : "loss"} ${values[2]}`);
   });
   canvas.addEventListener("pointerleave", hideTip);
   return el("figure", { class: "map" }, el("figcaption", {}, el("h3", {}, title)), canvas, colourScale(range[0], range[1], palette));
@@ -163,11 +150,12 @@ function drawResidual() {
   byId("maps").replaceChildren(
     blockMap("V, mean", "V", "ramp", common),
     blockMap("W Hᵀ, mean", "fit", "ramp", common),
-    blockMap("V − W Hᵀ, root mean square", "residual", "ramp", [0, residual.high]),
+    blockMap(isBySquares() ? "V − W Hᵀ, root mean square" : `${capital(nameOfLoss())}, mean`, "residual", "ramp", [0, residual.high]),
   );
   const side = (axis, errors) => {
     const title = `Error by ${axis.noun}`;
-    const label = `Root mean square error over the ${plural(axis.noun)}`;
+    const [what, of] = isBySquares() ? ["Root mean square error", "Root mean square of V − W Hᵀ."] : [`Mean ${nameOfLoss()}`, `Mean ${nameOfLoss()} of an entry.`];
+    const label = `${what} over the ${plural(axis.noun)}`;
     const body = [];
     if (axis.kind === "image") body.push(el("div", { class: "map" }, picture(axis, errors.values, { palette: "ramp", label })), colourScale(0, errors.values.high, "ramp"));
     else {
@@ -176,7 +164,7 @@ function drawResidual() {
       body.push(chart);
       if (axis.kind !== "line") body.push(el("h3", { style: "margin:1rem 0 .5rem" }, "Fitted worst"), bars(errors.top, 6));
     }
-    return el("figure", {}, el("figcaption", {}, el("h3", {}, title), el("p", {}, "Root mean square of V − W Hᵀ.")), ...body);
+    return el("figure", {}, el("figcaption", {}, el("h3", {}, title), el("p", {}, of)), ...body);
   };
   byId("errors").replaceChildren(side(run.rows, result.rows), side(run.columns, result.columns));
 }

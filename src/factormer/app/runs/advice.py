@@ -1,0 +1,120 @@
+"""Which of the ranks of a run to take, and why: the rule is always said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from factormer.app.runs.folder import RankResult
+from factormer.app.runs.trust import validated
+from factormer.problem.losses import as_loss
+
+# Those of SigProfilerExtractor (Islam et al., 2022): from here on components count as stable.
+_MEAN, _LEAST = 0.8, 0.2
+
+
+class Advice(NamedTuple):
+    """A rank, what speaks for it, and the reason in words.
+
+    `by` is "network" (a choice that `select_rank` made), "hidden" (errors of hidden entries),
+    "stability" (of components over several runs), or "bend" (of the error curve, a place to begin
+    looking). `rank` is one that was fitted, unless the network chose another.
+    """
+
+    rank: int
+    by: str
+    text: str
+
+
+def advised(
+    results: Sequence[RankResult], options: dict[str, Any], choice: dict[str, Any] | None = None
+) -> Advice | None:
+    """The rank to take; None where there is but one, and nobody chose it.
+
+    The network's choice comes first, then hidden entries, then stability, then the error curve;
+    what the others say is told too.
+    """
+    hidden, stable = _hidden(results, options), _stable(results)
+    found = [advice for advice in (_chosen(choice), hidden, stable) if advice is not None]
+    if not found:
+        return _bend(results, options)
+    first, *others = found
+    return first._replace(text=" ".join([first.text, *(advice.text for advice in others)]))
+
+
+def bend(results: Sequence[RankResult]) -> int:
+    """Where the error curve bends: the point farthest below the line from its first to its last.
+
+    The error is the square root of what was minimised.
+    """
+    if len(results) < 3:
+        return len(results) - 1
+    ranks = np.array([result.rank for result in results], dtype=np.float64)
+    errors = np.sqrt([max(result.objective, 0.0) for result in results])
+    if not np.isfinite(errors).all():  # squares that overflow
+        errors = np.array([result.relative_error for result in results])
+    chord = np.interp(ranks, ranks[[0, -1]], errors[[0, -1]])
+    return int(np.argmax(chord - errors))
+
+
+def _chosen(choice: dict[str, Any] | None) -> Advice | None:
+    if choice is None:
+        return None
+    return Advice(int(choice["rank"]), "network", str(choice["reason"]))
+
+
+def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | None:
+    found = validated(results, options["loss"], options.get("holdout") or 0.0)
+    if found is None or len(found.ranks) < 2:
+        return None
+    if found.rank == found.rank_1se:
+        text = f"Hidden entries are predicted best at rank {found.rank}"
+        text += ", and clearly worse at every smaller one." if found.rank > found.ranks[0] else "."
+    else:
+        text = (
+            f"Hidden entries are predicted best at rank {found.rank}; {found.rank_1se} is the "
+            "smallest rank whose error is within one standard error of that."
+        )
+    if found.rank == found.ranks[-1]:
+        text += " The best is the largest rank that was tried: try larger ones too."
+    return Advice(found.rank_1se, "hidden", text)
+
+
+def _stable(results: Sequence[RankResult]) -> Advice | None:
+    have = [(r.rank, np.array(r.stability)) for r in results if r.stability]
+    if len(have) < 2:
+        return None
+    stable = [rank for rank, s in have if s.mean() >= _MEAN and s.min() >= _LEAST]
+    if not stable:
+        rank, s = max(have, key=lambda one: float(one[1].mean()))
+        return Advice(
+            rank,
+            "stability",
+            f"At no rank do all runs find the same components; the most stable is {rank}, with a "
+            f"mean stability of {s.mean():.2f}.",
+        )
+    rank = max(stable)
+    return Advice(
+        rank,
+        "stability",
+        f"{rank} is the largest rank at which the runs agree (a mean stability of {_MEAN:g} or "
+        f"more, and no component below {_LEAST:g}).",
+    )
+
+
+def _bend(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | None:
+    if len(results) < 2:
+        return None
+    rank = results[bend(results)].rank
+    more = "--rank select, --holdout 0.1 or --repeats 20 say more."
+    if len(results) < 3:
+        return Advice(rank, "bend", f"Shown first is rank {rank}, the larger of two; {more}")
+    error = "error" if as_loss(options["loss"]).is_quadratic else "root of the loss"
+    return Advice(
+        rank,
+        "bend",
+        f"Shown first is rank {rank}, where the curve of the {error} bends most: a place to begin "
+        f"looking, no more than that; {more}",
+    )

@@ -1,0 +1,98 @@
+"""Which rank a run recommends: by what there is, in a fixed order, and always with the rule."""
+
+from dataclasses import replace
+
+import pytest
+
+from factormer.app.runs import RankResult
+from factormer.app.runs.advice import advised, bend
+
+OPTIONS = {"loss": "frobenius", "holdout": 0.2}
+CHOICE = {"rank": 3, "clear": True, "reason": "3 components (98 % sure)."}
+
+
+def result(rank: int, objective: float = 1.0) -> RankResult:
+    return RankResult(
+        rank=rank,
+        status="CONVERGED",
+        message="",
+        iterations=1,
+        seconds=1.0,
+        objective=objective,
+        rmse=1.0,
+        relative_error=1.0,
+        explained=0.0,
+        svd_rmse=None,
+        shares=[],
+    )
+
+
+def hidden(*errors: list[float]) -> list[RankResult]:
+    return [replace(result(k + 2), held_out=folds) for k, folds in enumerate(errors)]
+
+
+def stable(*values: list[float]) -> list[RankResult]:
+    return [replace(result(len(each)), stability=each) for each in values]
+
+
+def test_the_bend_of_the_error_curve():
+    errors = [10.0, 6.0, 2.0, 1.8, 1.6, 1.4]
+    assert bend([result(k + 2, e**2) for k, e in enumerate(errors)]) == 2
+    assert bend([result(5)]) == 0
+
+
+def test_without_more_it_is_a_place_to_begin_and_not_advice():
+    errors = [10.0, 6.0, 2.0, 1.8]
+    results = [result(k + 2, e**2) for k, e in enumerate(errors)]
+    found = advised(results, OPTIONS)
+    assert found is not None
+    assert (found.rank, found.by) == (4, "bend")
+    assert "a place to begin looking" in found.text
+    assert "--holdout 0.1" in found.text
+    counts = advised(results, OPTIONS | {"loss": "kullback-leibler"})
+    assert counts is not None
+    assert "root of the loss" in counts.text
+    assert advised([result(5)], OPTIONS) is None
+
+
+def test_hidden_entries_decide_for_the_smallest_rank_that_is_as_good():
+    clear = advised(hidden([2.0, 2.1], [1.0, 1.1], [1.5, 1.6]), OPTIONS)
+    assert clear is not None
+    assert (clear.rank, clear.by) == (3, "hidden")
+    assert "clearly worse at every smaller one" in clear.text
+    close = advised(hidden([2.0, 2.1], [1.0, 1.2], [1.05, 1.1]), OPTIONS)
+    assert close is not None
+    assert close.rank == 3
+    assert "predicted best at rank 4; 3 is the smallest rank" in close.text
+    assert "try larger ones" in close.text
+    assert advised(hidden([2.0, 2.1]), OPTIONS) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "rank", "text"),
+    [
+        (([0.9, 0.9], [0.9, 0.8, 0.9], [0.9, 0.9, 0.9, 0.1]), 3, "largest rank at which the runs"),
+        (([0.5, 0.5], [0.7, 0.5, 0.9]), 3, "At no rank"),
+    ],
+)
+def test_stability_takes_the_largest_rank_at_which_runs_agree(values, rank, text):
+    found = advised(stable(*values), OPTIONS)
+    assert found is not None
+    assert (found.rank, found.by) == (rank, "stability")
+    assert text in found.text
+
+
+def test_the_network_comes_first_and_the_others_are_told():
+    results = [
+        replace(a, stability=[0.9] * a.rank)
+        for a in hidden([2.0, 2.1], [1.5, 1.6], [1.0, 1.1], [1.5, 1.6])
+    ]
+    found = advised(results, OPTIONS, CHOICE)
+    assert found is not None
+    assert (found.rank, found.by) == (3, "network")
+    assert found.text.startswith(CHOICE["reason"])
+    assert "predicted best at rank 4" in found.text
+    assert "5 is the largest rank" in found.text
+    alone = advised([result(7)], OPTIONS, CHOICE)
+    assert alone is not None
+    assert alone.rank == 3
