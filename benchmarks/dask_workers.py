@@ -64,12 +64,9 @@ def made(n: int, rank: int, dtype: str, block_info: Any = None) -> np.ndarray:
 
 def cluster(workers: int) -> Any:
     """Processes on this machine, each with one thread, also of the libraries (Dask's default)."""
+    options: Any = {"memory_limit": 0, "dashboard_address": None}
     return distributed.LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        memory_limit=0,
-        dashboard_address=None,
+        n_workers=workers, threads_per_worker=1, processes=True, **options
     )
 
 
@@ -162,7 +159,7 @@ def chunk_seconds(rows: int, n: int, stored: int, r: int) -> None:
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--columns", type=int, default=5_000)
     parser.add_argument("--rank", type=int, default=20)
