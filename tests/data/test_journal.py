@@ -35,6 +35,11 @@ def stored(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r")
 
 
+def blocks(path: Path) -> Any:
+    source: Any = source_of(stored(path))
+    return blocks_of(source, LIMIT)
+
+
 def passes(folder: Path) -> list[Path]:
     return sorted(folder.glob("pass-*.npz"))
 
@@ -53,14 +58,13 @@ def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(file, tmp_path):
     first = factorize(stored(file), R, folder=tmp_path / "run", callback=stop_at(4), **OPTIONS)
     assert first.status.name == "INTERRUPTED"
     assert len(passes(tmp_path / "run")) == 4 < n_passes
-    source: Any = source_of(stored(file))
-    B: Any = blocks_of(source, LIMIT)
+    B = blocks(file)
     again = factorize(B, R, folder=tmp_path / "run", tol=0, max_iter=25)
     np.testing.assert_allclose(again.W, whole.W, rtol=1e-12)
     np.testing.assert_allclose(again.H, whole.H, rtol=1e-12)
     np.testing.assert_array_equal(again.trace.passes, whole.trace.passes)
     np.testing.assert_allclose(again.trace.rmse, whole.trace.rmse, rtol=1e-12)
-    read = B.reader.traffic.n_bytes / source.nbytes
+    read = B.reader.traffic.n_bytes / (M * N * 8)
     assert read == pytest.approx(n_passes - 4)
 
 
@@ -123,7 +127,7 @@ def test_passes_over_other_data_are_refused(file, tmp_path):
     with pytest.raises(ValueError, match=r"about.json is not of passes over V"):
         factorize(stored(file), R, folder=tmp_path, **OPTIONS)
     with pytest.raises(ValueError, match="folder is 3; it must be the path"):
-        factorize(stored(file), R, folder=3, **OPTIONS)  # pyright: ignore[reportArgumentType]
+        journal.keep_passes(blocks(file), 3, 0)
 
 
 def test_a_full_disk_is_said_and_ends_no_run(file, tmp_path, monkeypatch):
@@ -132,11 +136,11 @@ def test_a_full_disk_is_said_and_ends_no_run(file, tmp_path, monkeypatch):
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    blocks: Any = blocks_of(source_of(stored(file)), LIMIT)  # pyright: ignore[reportArgumentType]
-    journal.keep_passes(blocks, tmp_path, 0)
+    B = blocks(file)
+    journal.keep_passes(B, tmp_path, 0)
     monkeypatch.setattr("factormer.data.files.os.fsync", full)
-    with pytest.warns(RuntimeWarning, match=r"a pass over V is not kept: .* No space left"):
-        result = factorize(blocks, R, tol=0, max_iter=25)
+    with pytest.warns(RuntimeWarning, match=r"a pass over V is not kept: .*No space left"):
+        result = factorize(B, R, tol=0, max_iter=25)
     np.testing.assert_allclose(result.W, whole.W, rtol=1e-12)
     assert passes(tmp_path) == []
 

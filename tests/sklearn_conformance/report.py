@@ -23,10 +23,10 @@ SUITE = "sklearn.decomposition.tests.test_nmf"
 CHECK_AND_REPORT = """
 import json, warnings
 from sklearn.utils.estimator_checks import check_estimator
-from {module} import NMF
+from {module} import {name}
 with warnings.catch_warnings():
     warnings.simplefilter("{warnings}")
-    done = check_estimator(NMF(), on_skip=None, on_fail=None)
+    done = check_estimator({name}(), on_skip=None, on_fail=None)
 print(json.dumps([[d["check_name"], d["status"], repr(d["exception"])] for d in done]))
 """
 
@@ -57,10 +57,10 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **more, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def estimator_checks(module: str) -> Checks:
-    """Those of `NMF()` with default parameters; warnings are errors for ours alone."""
+def estimator_checks(module: str, name: str = "NMF") -> Checks:
+    """Those of an estimator with default parameters; warnings are errors for ours alone."""
     kind = "error" if module == "factormer" else "ignore"
-    code = CHECK_AND_REPORT.format(module=module, warnings=kind)
+    code = CHECK_AND_REPORT.format(module=module, name=name, warnings=kind)
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True, text=True, check=False, env=environment(),
@@ -94,7 +94,7 @@ def reason(name: str) -> str | None:
     return next((why for pattern, why in BY_DESIGN.items() if re.fullmatch(pattern, name)), None)
 
 
-def page(ours: Checks, theirs: Checks, outcomes: dict[str, str]) -> str:
+def page(ours: Checks, theirs: Checks, batches: Checks, outcomes: dict[str, str]) -> str:
     """The text of docs/conformance.md."""
     differ = [name for name, outcome in outcomes.items() if outcome != "passed"]
     rows = "\n".join(f"| `{name}` | {reason(name)} |" for name in differ)
@@ -111,6 +111,7 @@ Version: scikit-learn {sklearn.__version__}.
 `check_estimator(NMF())`, default parameters, warnings as errors, no expected failures: {len(ours.passed)} checks pass, {len(ours.failed) or "none"} fail,
 {len(ours.skipped)} skipped by scikit-learn itself (`{"`, `".join(ours.skipped)}`, which wants an environment variable).
 scikit-learn's own `NMF()`, with warnings ignored: {len(theirs.passed)} pass, {len(theirs.failed)} fail (`{"`, `".join(theirs.failed)}`).
+`check_estimator(MiniBatchNMF())`, ours, in the same way as `NMF()`: {len(batches.passed)} checks pass, {len(batches.failed) or "none"} fail, {len(batches.skipped)} skipped.
 
 ## Tests of NMF
 
@@ -131,10 +132,12 @@ def unexplained(ours: Checks, outcomes: dict[str, str]) -> list[str]:
 
 def main() -> None:
     """Write the page, unless something fails that should not."""
-    ours, outcomes = estimator_checks("factormer"), suite()
-    if wrong := unexplained(ours, outcomes):
+    ours, batches = (estimator_checks("factormer", name) for name in ("NMF", "MiniBatchNMF"))
+    outcomes = suite()
+    if wrong := [*unexplained(ours, outcomes), *batches.failed]:
         sys.exit("\n".join(wrong))
-    PAGE.write_text(page(ours, estimator_checks("sklearn.decomposition"), outcomes), "utf-8")
+    theirs = estimator_checks("sklearn.decomposition")
+    PAGE.write_text(page(ours, theirs, batches, outcomes), "utf-8")
 
 
 if __name__ == "__main__":

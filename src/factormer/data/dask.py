@@ -53,18 +53,23 @@ class Distributed:
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """One pass: a task for each chunk, and a tree of sums."""
+        """One pass: a task for each chunk, and a tree of sums.
+
+        The task also makes the chunk, unless that is in memory: chunks then go to no other worker.
+        """
         from dask.base import compute
         from dask.delayed import delayed
 
-        shared = delayed(part, pure=False)  # which travels once to each worker
-        tasks = []
-        for number, (chunk, (a, b)) in enumerate(
-            zip(self._chunks, pairwise(self.ends), strict=True)
-        ):
-            name = called(number, self.ends) if survey else None
-            some = [F[a:b].clone() for F in rows]  # otherwise all of F would travel
-            tasks.append(delayed(_done, pure=False)(shared, name, chunk, dtype, some))
+        done = self.V.map_blocks(
+            _done,
+            self._by_rows(rows),
+            delayed(part, pure=False),  # which travels once to each worker
+            self.ends if survey else None,
+            torch_dtype=dtype,
+            dtype=object,
+            meta=np.empty((0, 0), object),
+        )
+        tasks = [row[0] for row in done.to_delayed().tolist()]
         joined = [delayed(_first, pure=False)(task) for task in tasks]
         sums = [delayed(_second, pure=False)(task) for task in tasks]
         while len(sums) > 1:
@@ -81,6 +86,19 @@ class Distributed:
             ) from error
         whole = [torch.cat(list(some)) for some in zip(*joined, strict=True)]
         return whole, list(summed)
+
+    def _by_rows(self, rows: tuple[Tensor, ...]) -> Any:
+        """A Dask array whose chunks hold the rows of each tensor that go with a chunk of V."""
+        from dask.array.core import Array
+        from dask.base import tokenize
+
+        name = f"rows-{tokenize(object())}"
+        parts = {
+            (name, k, 0): _Rows(tuple(F[a:b].clone() for F in rows))  # not all of F
+            for k, (a, b) in enumerate(pairwise(self.ends))
+        }
+        chunks = (self.V.chunks[0], (self.V.shape[1],))
+        return Array(parts, name, chunks, meta=np.empty((0, 0), object))
 
     @property
     def _chunks(self) -> list[Any]:
@@ -132,13 +150,26 @@ def _check_kinds(V: Any) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of tensors, as one value."""
+
+    tensors: tuple[Tensor, ...]
+
+
 @torch.no_grad()
 def _done(
-    part: Part, name: str | None, chunk: Any, dtype: torch.dtype, rows: list[Tensor]
+    chunk: Any,
+    rows: _Rows,
+    part: Part,
+    ends: tuple[int, ...] | None,
+    torch_dtype: torch.dtype,
+    block_id: tuple[int, int] | None = None,
 ) -> Parts:
     """One chunk's share of a pass, on a worker."""
-    block = as_block(chunk, dtype)
-    return (part if name is None else Surveyed(part, name))(block, *rows)
+    block, number = as_block(chunk, torch_dtype), (block_id or (0, 0))[0]
+    task = part if ends is None else Surveyed(part, called(number, ends))
+    return task(block, *rows.tensors)
 
 
 def _is_loss(error: Exception) -> bool:

@@ -22,7 +22,7 @@ def lazily(model: Any, X: Any) -> Any:
     """
     distributed_of(X)  # which checks it
     check_width(model, X.shape[1], False)
-    sent = clone(model)
+    sent: Any = clone(model)
     known = sent.get_params(deep=False)
     sent.set_params(**{name: None for name in _NOT_SENT if name in known}, verbose=0)
     sent.components_ = to_numpy(as_tensor(model.components_, name="components_", device=None))

@@ -95,7 +95,8 @@ class Learner(NamedTuple):
         past = _added(state.past, new, kept)
         if replaced is not None:
             before, weight = replaced
-            old = Statistics(*V.to(torch.float64).normal(before.double()), V.shape[0])
+            VtW, WtW = V.to(torch.float64).normal(before.double())
+            old = Statistics(VtW, WtW, V.shape[0])
             past = _less(past, old, weight) if isinstance(past, Statistics) else past
         return self.followed(state.H, past), W, (misfit + penalty) / V.shape[0]
 
@@ -178,7 +179,8 @@ def _by_squares(V: Any, x: Factors) -> tuple[Statistics, float]:
     mean = (V.total() / (V.shape[0] * V.shape[1])).double()
     if mean:
         check_mean(mean, reach=0.6)  # XᵀW is about that of X to the power of 3/2
-    new = Statistics(*V.normal(x.W), V.shape[0])
+    VtW, WtW = V.normal(x.W)
+    new = Statistics(VtW, WtW, V.shape[0])
     check_squares(new, mean)
     cost = float(V.sq_norm()) - 2 * float(inner(new.A, x.H)) + float(inner(new.B, x.H.mT @ x.H))
     return new, max(cost / 2, 0.0)
@@ -187,7 +189,7 @@ def _by_squares(V: Any, x: Factors) -> tuple[Statistics, float]:
 class Watch:
     """When to stop: components that stay where they are, or a loss that has ceased to fall."""
 
-    def __init__(self, tol: float, patience: int | None, n_rows: int) -> None:
+    def __init__(self, tol: float | int, patience: int | None, n_rows: int) -> None:
         self._tol, self._patience, self._n_rows = tol, patience, n_rows
         self._mean: float | None = None
         self._least, self._without = float("inf"), 0
