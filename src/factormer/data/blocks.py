@@ -199,7 +199,8 @@ class Blocks:
         """
         p, plain = min(p, *self.shape), replace(self, scale=1.0)
         if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
-            _, Z = plain.both(torch.randn(self.shape[1], p, generator=rng).to(self.dtype))
+            random = torch.randn(self.shape[1], p, generator=rng).to(self.dtype)
+            _, (Z,) = plain.sweep(parts.Gram(random))
             size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
             P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
             U, Z = plain.both(P)
