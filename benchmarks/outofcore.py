@@ -103,9 +103,7 @@ def products(V: torch.Tensor, k: int, n_bytes: float) -> Callable[[], None]:
 @torch.no_grad()
 def passes(path: Path, rank: int, rounds: int, limit: str, *, cold: bool) -> list[dict[str, Any]]:
     """Seconds of each kind of pass, and of what it cannot do without."""
-    source = source_of(np.load(path, mmap_mode="r"))
-    assert source is not None
-    (m, n), size = source.shape, path.stat().st_size
+    (m, n), size = np.load(path, mmap_mode="r").shape, path.stat().st_size
     p = 4 * rank + 10
     some = torch.rand(int(HELD / (4 * n)), n)
     H = torch.rand(n, rank)
@@ -121,9 +119,6 @@ def passes(path: Path, rank: int, rounds: int, limit: str, *, cold: bool) -> lis
     for name, (k, call, known) in kinds.items():
         times: dict[str, list[float]] = {"read": [], "products": [], "pass": []}
         for _ in range(rounds):
-            V = blocks_of(source, limit)
-            if known:
-                V.record.sums = sums
             if cold:
                 forget(path)
             times["read"].append(timed(lambda: read(path)))
@@ -132,7 +127,13 @@ def passes(path: Path, rank: int, rounds: int, limit: str, *, cold: bool) -> lis
             times["products"].append(bare.seconds)  # pyright: ignore
             if cold:
                 forget(path)
+            source = source_of(np.load(path, mmap_mode="r"))  # now: what is mapped is not dropped
+            assert source is not None
+            V = blocks_of(source, limit)
+            if known:
+                V.record.sums = sums
             times["pass"].append(timed(lambda V=V, call=call: call(V)))
+            del source, V
         mid = {name: statistics.median(values) for name, values in times.items()}
         ratio = mid["pass"] / max(mid["read"], mid["products"])
         rows.append({"kind": name, "columns": k, "cold": cold, **mid, "ratio": ratio})

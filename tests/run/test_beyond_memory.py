@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from factormer import NMF, explain, factorize
+from factormer import NMF, explain, factorize, select_rank
 from factormer.data.outofcore import blocks_of
 from factormer.data.sources import source_of
 
@@ -146,3 +146,11 @@ def test_iterations_on_a_sketch_in_memory_read_nothing():
     trace = factorize(V, 5, tol=0, max_iter=30).trace
     assert (np.diff(trace.passes)[:6] == 0).all()
     assert trace.passes[-1] > trace.passes[6]
+
+
+def test_a_rank_is_chosen_in_one_pass(stored):
+    source = source_of(stored(entries()))
+    assert source is not None
+    B = blocks_of(source, "5MB")
+    assert select_rank(B, range(2, 8)).rank in (R, R + 1)  # noise of mean 1/2 is one more
+    assert B.record.passes == 1

@@ -2,7 +2,8 @@
 
 A part is called with a block, dense or CSR, and with the same rows of other tensors. It returns
 tensors by rows, which are joined to whole ones, and others, which are summed over the blocks.
-Parts are plain values, so that they can be sent to where a block is.
+Parts are plain values, so that they can be sent to where a block is; `makes` says how many tensors
+of the one and of the other kind they return.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -62,6 +63,8 @@ def turned_times(block: Any, Y: Float[Tensor, "b k"]) -> Float[Tensor, "n k"]:
 class Nothing:
     """No product."""
 
+    makes: ClassVar = (0, 0)
+
     def __call__(self, block: Any) -> Parts:
         return (), ()
 
@@ -72,6 +75,8 @@ class Times:
 
     X: Float[Tensor, "n k"]
 
+    makes: ClassVar = (1, 0)
+
     def __call__(self, block: Any) -> Parts:
         return (times(block, self.X),), ()
 
@@ -79,6 +84,8 @@ class Times:
 @dataclass(frozen=True, eq=False)
 class TurnedTimes:
     """VᵀY."""
+
+    makes: ClassVar = (0, 1)
 
     def __call__(self, block: Any, Y: Tensor) -> Parts:
         return (), (turned_times(block, Y),)
@@ -90,6 +97,8 @@ class Both:
 
     X: Float[Tensor, "n k"]
 
+    makes: ClassVar = (1, 1)
+
     def __call__(self, block: Any) -> Parts:
         Y = times(block, self.X)
         return (Y,), (turned_times(block, Y),)
@@ -100,6 +109,8 @@ class Gram:
     """VᵀVX alone."""
 
     X: Float[Tensor, "n k"]
+
+    makes: ClassVar = (0, 1)
 
     def __call__(self, block: Any) -> Parts:
         return (), (turned_times(block, times(block, self.X)),)
@@ -113,11 +124,19 @@ class Updated:
     update: Update
     c: float
 
+    makes: ClassVar = (2, 2)
+
     def __call__(self, block: Any, sums: Tensor, W: Tensor) -> Parts:
-        VH = self.c * times(block, self.H)
-        W = self.update(VH, W)
-        error = _sq_error(block, self.c, float(sums[:, 1].sum()), W, self.H, VH)
+        (VH, W), error = self.half(block, times(block, self.H), sums, W)
         return (VH, W), (self.c * turned_times(block, W), error)
+
+    def half(
+        self, block: Any, VH: Tensor, sums: Tensor, W: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """VH and W, and the squared error, from the product of the block with H."""
+        VH = self.c * VH
+        W = self.update(VH, W)
+        return (VH, W), _sq_error(block, self.c, float(sums[:, 1].sum()), W, self.H, VH)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +145,8 @@ class Misfit:
 
     H: Float[Tensor, "n r"]
     c: float
+
+    makes: ClassVar = (0, 1)
 
     def __call__(self, block: Any, sums: Tensor, W: Tensor) -> Parts:
         VH = self.c * times(block, self.H)

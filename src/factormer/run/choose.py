@@ -27,6 +27,7 @@ from factormer.starts import Given, Initializer, Separable
 
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 _ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
+_WAITING = 14  # those that a run holds while it waits for a pass: the same without copies
 
 
 def choose(request: Request) -> Plan:
@@ -114,8 +115,7 @@ def sketch_width(V: Matrix, rank: int) -> int:
     if not isinstance(V, Blocks):
         return p
     (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
-    numbers = V.reader.room / V.dtype.itemsize / (m + n)  # for each row and column
-    room = int((numbers - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
+    room = int((_numbers(V) - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
     if room < min(p, m, n):
         need = (3 * min(p, m, n) + _ROWS * rank) * (m + n) * V.dtype.itemsize
         raise ValueError(
@@ -123,6 +123,17 @@ def sketch_width(V: Matrix, rank: int) -> int:
             f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank"
         )
     return min(wide, room)
+
+
+def _numbers(V: Blocks) -> float:
+    """How many numbers there is room for, for each row and column of V."""
+    return V.reader.room / V.dtype.itemsize / sum(V.shape)
+
+
+def room_beside(V: Blocks, rank: int) -> int:
+    """Columns of W and H of all runs on V that wait for a pass, while one of that rank works."""
+    p = sketch_width(V, rank)
+    return max(rank, int((_numbers(V) - 3 * p - _ROWS * rank) / _WAITING))
 
 
 def _solver(request: Request, view: View) -> _Solver:
