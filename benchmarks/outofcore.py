@@ -47,18 +47,24 @@ HELD = 256e6  # bytes that are multiplied again and again as if they were the wh
 
 
 def write(path: Path, m: int, n: int, rank: int) -> None:
-    """W Hᵀ with uniform noise of half its size, in blocks."""
+    """W Hᵀ with uniform noise of half its size, in blocks.
+
+    Blocks share their noise, in which rows and columns are shifted at random: drawing all of it
+    would take longer than the disk.
+    """
     rng = np.random.default_rng(0)
     H = rng.exponential(size=(rank, n)).astype(np.float32)
-    step = max(1, int(6.4e7 / (4 * n)))
+    step = min(m, max(1, int(6.4e7 / (4 * n))))
+    noise = rank * rng.random((2 * step, n), dtype=np.float32)
     with path.open("wb", buffering=0) as file:
         np.lib.format.write_array_header_1_0(
             file, {"descr": "<f4", "fortran_order": False, "shape": (m, n)}
         )
         for a in range(0, m, step):
             W = rng.exponential(size=(min(step, m - a), rank)).astype(np.float32)
-            V = W @ H
-            V += rank * rng.random(V.shape, dtype=np.float32)
+            V, (row, column) = W @ H, rng.integers((step, n))
+            V[:, :column] += noise[row : row + len(V), n - column :]
+            V[:, column:] += noise[row : row + len(V), : n - column]
             file.write(V.data)
         os.fsync(file.fileno())
 
@@ -156,8 +162,8 @@ def fitted(path: Path, rank: int, limit: str) -> None:
     """In a process of its own: fit something small, say so, and fit the file."""
     with tempfile.TemporaryDirectory() as folder:
         small = Path(folder) / "small.npy"
-        write(small, 3000, 400, rank)
-        factorize(np.load(small, mmap_mode="r"), rank, memory_limit="4.5MB")
+        write(small, 4000, 2000, rank)
+        factorize(np.load(small, mmap_mode="r"), rank, memory_limit="30MB")
     print("ready", flush=True)
     sys.stdin.readline()
     tick = time.perf_counter()

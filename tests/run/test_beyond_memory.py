@@ -110,7 +110,7 @@ def test_the_estimator_takes_files_and_its_w_is_that_of_transform(stored):
 def test_what_is_not_supported_is_refused_before_anything_is_read(stored):
     V = stored(entries())
     cases = [
-        ({"loss": "kullback-leibler"}, "only the squared error"),
+        ({"loss": "itakura-saito"}, "β between 1 and 2"),
         ({"mask": np.ones((M, N))}, "mask, weights and missing are not supported"),
         ({"init": "init-r10"}, "without learned starts"),
         ({"memory_limit": "500kB"}, "raise it, or choose a lower rank"),

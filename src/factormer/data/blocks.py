@@ -40,6 +40,8 @@ class Reader(Protocol):
     @property
     def kind(self) -> str: ...
     @property
+    def is_sparse(self) -> bool: ...
+    @property
     def room(self) -> float: ...
     def sweep(
         self, part: parts.Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
@@ -64,6 +66,7 @@ class Record:
     sums: Float[Tensor, "m 2"] | None = None  # of the entries of each row, and of their squares
     sketch: LowRank | None = None
     seen: deque[tuple[Any, Seen]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    fits: deque[tuple[Any, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +180,16 @@ class Blocks:
 
     def knows(self, x: Factors) -> bool:
         """Whether a pass has formed all products at x, so that its error and gradient are known."""
-        return self._seen(x) is not None
+        return self._seen(x) is not None or self.fit_at(x) is not None
+
+    def fit_at(self, x: Factors) -> Any:
+        """What a pass found of another loss at x (`problem.passes.Fit`); None if none was there."""
+        same = (fit for view, fit in self.record.fits if fit.x.W is x.W and view == self._view)
+        return next((fit for fit in same if fit.x.H is x.H), None)
+
+    def keep_fit(self, fit: Any) -> None:
+        """Keep that until other points follow."""
+        self.record.fits.append((self._view, fit))
 
     def _seen(self, x: Factors) -> Seen | None:
         same = (s for view, s in self.record.seen if s.x.W is x.W and view == self._view)

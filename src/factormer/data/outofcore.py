@@ -20,7 +20,7 @@ from factormer.data.parts import Part, Surveyed, as_block
 from factormer.data.sources import Source
 
 _SHARE = 8  # the part of the memory limit that a block takes; there are up to three of them
-_BLOCK = 2**27  # bytes of a block from which larger ones are no faster
+_BLOCK = 2**25  # bytes of a block from which larger ones are no faster
 
 
 @dataclass(eq=False)
@@ -54,6 +54,10 @@ class OutOfCore:
     @property
     def kind(self) -> str:
         return self.source.kind
+
+    @property
+    def is_sparse(self) -> bool:
+        return self.source.is_sparse
 
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool

@@ -182,6 +182,10 @@ class _Run(Generic[A]):
         return self._reader.kind
 
     @property
+    def is_sparse(self) -> bool:
+        return self._reader.is_sparse
+
+    @property
     def room(self) -> float:
         return self._reader.room
 

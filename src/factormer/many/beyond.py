@@ -12,7 +12,7 @@ from factormer.data import Blocks
 from factormer.data.together import in_turns
 from factormer.kernels.threads import threads
 from factormer.many.jobs import Jobs
-from factormer.run.choose import room_beside, sketch_width
+from factormer.run.beyond import room_beside, sketch_width
 from factormer.run.execute import execute
 from factormer.run.plan import Plan, View
 from factormer.run.result import Result

@@ -17,7 +17,7 @@ from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
-from factormer.run.choose import sketch_width
+from factormer.run.beyond import sketch_width
 from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -137,7 +137,8 @@ def _run(
     stages = _on_views(plan, scaled, rules, rng)
     if start is plan.start and request.x0 is not None:
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
-    at = stages[0].problem if scaled.is_plain else scaled
+    on_sketch = isinstance(stages[0].problem.V, LowRank)
+    at = stages[0].problem if scaled.is_plain or on_sketch else scaled
     x0, *others = _points(start, at, rng)
     if others:
         stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))
