@@ -85,7 +85,7 @@ def in_turns(V: Blocks, calls: Sequence[Callable[[Blocks], A]]) -> Iterator[tupl
     try:
         while left:
             for k in left:
-                interrupted |= runs[k].go(answers[k])
+                interrupted |= runs[k].go(KeyboardInterrupt() if interrupted else answers[k])
             for k in [k for k in left if runs[k].is_done]:
                 left.remove(k)
                 yield k, runs[k].value()
@@ -157,6 +157,8 @@ class _Run(Generic[A]):
     def _work(self, call: Callable[[Blocks], A], V: Blocks) -> None:
         self._turn.acquire()
         try:
+            if isinstance(self._answer, BaseException):
+                raise self._answer  # it is over before it began
             self._result = call(V)
         except BaseException as error:
             self._error = error

@@ -242,7 +242,7 @@ def _start(request: Request, name: str, view: View) -> _Start:
         name = "random" if name == "auto" else name
         chosen = _named(request, name, view)
         return chosen._replace(start=Tied(chosen.start))
-    if problem.is_plain:
+    if problem.is_plain or view is View.SKETCH:  # which is fitted by least squares
         return _named(request, name, view)
     if name == "auto":
         chosen = _auto_lifted(request)
