@@ -107,7 +107,8 @@ def _by_passes(request: Request, V: Blocks) -> list[Stage]:
     begins = chosen.name == "passes" and (problem.is_plain or request.start != "custom")
     if begins and max_iter:
         sketch_width(V, problem.rank)  # which refuses a limit that is too low
-        passes = T.PASSES if request.limits.tol else T.LAST_PASSES
+        passes = T.PASSES if problem.is_plain else T.LOSS_PASSES
+        passes = passes if request.limits.tol else T.LAST_PASSES
         n_iter = max_iter - min(passes, (max_iter + 1) // 2)
         squares = replace(request, problem=Problem(V, problem.rank))
         on_sketch = _solver(squares, View.SKETCH)
