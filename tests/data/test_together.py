@@ -1,5 +1,7 @@
 """Several parts in one reading, and runs that share their passes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -69,7 +71,9 @@ def test_a_pass_is_made_once_all_wait_for_one(rng):
     def single(own):
         return own.to(torch.float32) @ H.float()
 
-    found = dict(in_turns(B, [several(1), several(3), updates, single, lambda own: own.sq_norm()]))
+    found: dict[int, Any] = dict(
+        in_turns(B, [several(1), several(3), updates, single, lambda own: own.sq_norm()])
+    )
     assert B.record.passes == 1 + 3 + 1  # of sums, of three in turn, and of another precision
     assert len(found) == 5
     assert len(found[1]) == 3

@@ -95,7 +95,8 @@ def in_turns(V: Blocks, calls: Sequence[Callable[[Blocks], A]]) -> Iterator[tupl
                 made = _made(V, {k: runs[k].asked for k in left})
                 answers = [made.get(k, ([], [])) for k in range(len(runs))]
             except KeyboardInterrupt as error:
-                interrupted, answers = True, [error] * len(runs)
+                interrupted = True
+                answers = [error for _ in runs]
     finally:
         for k in left:  # an error, or nobody wants more: no thread stays behind
             while not runs[k].is_done:

@@ -111,9 +111,9 @@ class FromPasses:
 
     def _fit(self, x: Factors) -> Fit:
         """What the last passes found at x; if they were elsewhere, by a pass."""
-        turned = isinstance(self.V, Turned)
-        V, x = (self.V.V, x.swap()) if turned else (self.V, x)
-        assert isinstance(V, Blocks)
+        V = self.V
+        if isinstance(V, Turned):
+            V, x = V.V, x.swap()
         if (found := V.fit_at(x)) is not None:
             return found
         up_down, (value, *by_H) = V.sweep(Misfits(x.H, self.loss, V.scale), x.W)
