@@ -203,6 +203,7 @@ def factorize_many(
     device: str | None = None,
     missing: str | None = None,
     folder: str | Path | None = None,
+    memory_limit: float | str | None = None,
     **options: Any,
 ) -> Results | Iterator[tuple[int, Result]]:
     """Factorize many matrices, or one at many ranks and from many starts, all at once.
@@ -234,6 +235,9 @@ def factorize_many(
         Where to keep results as they end. The same call again continues there, also after a kill;
         several processes that make it at once share the work. Other data, ranks, seeds or options
         are refused. With random_state=None the seeds of the first call count.
+    memory_limit : float or str, optional
+        As in `factorize`. If V is beyond it, all ranks and runs share one sketch, and each pass
+        over V serves all that are under way (docs/howto/large.md).
     **options
         Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, loss,
         regularize_W, regularize_H, symmetric, order, scale.
@@ -261,6 +265,7 @@ def factorize_many(
         random_state=random_state,
         missing=missing,
         device=device,
+        memory_limit=memory_limit,
         options=options,
     )
     jobs.plan(0)  # which refuses what cannot be done

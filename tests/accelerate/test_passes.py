@@ -42,11 +42,10 @@ def test_few_iterations_reach_what_others_need_many_for(rng):
 def test_a_step_is_pure(rng):
     problem, x0 = case(rng)
     state = iterated(problem, Passes(), x0, 2)
-    before = [F.clone() for F in (*state.factors, *state.ahead)]
+    held = (*state.factors, state.seen.VH, state.seen.VtW)
+    before = [F.clone() for F in held]
     a, b = (Passes().step(problem, state) for _ in range(2))
-    assert all(
-        torch.equal(F, G) for F, G in zip(before, (*state.factors, *state.ahead), strict=True)
-    )
+    assert all(torch.equal(F, G) for F, G in zip(before, held, strict=True))
     assert torch.equal(a.factors.W, b.factors.W)
 
 
@@ -54,7 +53,7 @@ def test_a_step_is_pure(rng):
 def test_a_refused_step_keeps_the_point_and_goes_on_plainly(rng):
     problem, x0 = case(rng)
     state = iterated(problem, Passes(), x0, 2)
-    bad = state._replace(ahead=Factors(state.ahead.W, torch.rand_like(state.ahead.H)))
+    bad = state._replace(ahead=Factors(state.factors.W, torch.rand_like(state.factors.H)))
     refused = Passes().step(problem, bad)
     assert refused.factors is state.factors
     assert bool(refused.plain)
@@ -70,3 +69,12 @@ def test_an_iteration_on_a_matrix_in_memory_reads_it_twice(rng):
     with readings.counted() as count:
         Passes().step(problem, state)
     assert count.passes == 2
+
+
+@torch.no_grad()
+def test_iterations_ahead_are_made_only_if_another_pass_follows(rng, monkeypatch):
+    made, ahead = [], Passes._ahead
+    monkeypatch.setattr(Passes, "_ahead", lambda *a: made.append(1) or ahead(*a))
+    problem, x0 = case(rng)
+    iterated(problem, Passes(), x0, 3)
+    assert len(made) == 2

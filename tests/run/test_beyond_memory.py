@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from factormer import NMF, explain, factorize
+from factormer import NMF, explain, factorize, select_rank
 from factormer.data.outofcore import blocks_of
 from factormer.data.sources import source_of
 
@@ -110,7 +110,7 @@ def test_the_estimator_takes_files_and_its_w_is_that_of_transform(stored):
 def test_what_is_not_supported_is_refused_before_anything_is_read(stored):
     V = stored(entries())
     cases = [
-        ({"loss": "kullback-leibler"}, "only the squared error"),
+        ({"loss": "itakura-saito"}, "β between 1 and 2"),
         ({"mask": np.ones((M, N))}, "mask, weights and missing are not supported"),
         ({"init": "init-r10"}, "without learned starts"),
         ({"memory_limit": "500kB"}, "raise it, or choose a lower rank"),
@@ -146,3 +146,11 @@ def test_iterations_on_a_sketch_in_memory_read_nothing():
     trace = factorize(V, 5, tol=0, max_iter=30).trace
     assert (np.diff(trace.passes)[:6] == 0).all()
     assert trace.passes[-1] > trace.passes[6]
+
+
+def test_a_rank_is_chosen_in_one_pass(stored):
+    source = source_of(stored(entries()))
+    assert source is not None
+    B = blocks_of(source, "5MB")
+    assert select_rank(B, range(2, 8)).rank in (R, R + 1)  # noise of mean 1/2 is one more
+    assert B.record.passes == 1

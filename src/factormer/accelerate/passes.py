@@ -25,14 +25,15 @@ _CHANGE = {torch.float32: 1e-4, torch.float64: 1e-9}
 class PassesState(NamedTuple):
     """The best point of which all products are known, and where the next pass begins.
 
-    `seen` is None before the first pass. `plain` says that the next pass begins at a plain update
-    of H, from which the error cannot rise.
+    `seen` is None before the first pass. `ahead` is None where the next pass begins ahead of the
+    point: iterations there are made when it begins, so that a run that ends makes none in vain.
+    `plain` says that it begins at a plain update of H, from which the error cannot rise.
     """
 
     factors: Factors
     error: Float[Tensor, ""]
     seen: Seen | None
-    ahead: Factors
+    ahead: Factors | None
     plain: Bool[Tensor, ""]
     earlier: tuple[Seen, ...] = ()
 
@@ -70,15 +71,18 @@ class Passes:
         return PassesState(x0, error, None, x0, torch.ones_like(error, dtype=torch.bool))
 
     def step(self, problem: Problem, state: PassesState) -> PassesState:
-        seen = one_pass(problem.V, state.ahead, self.n_sweeps)
+        ahead = state.ahead
+        if ahead is None:
+            assert state.seen is not None
+            ahead = self._ahead(problem, state.seen, state.earlier)
+        seen = one_pass(problem.V, ahead, self.n_sweeps)
         error, slack = seen.sq_error, 1 + 4 * torch.finfo(problem.V.dtype).eps
         fell = (error <= slack * state.error) | state.plain
         if state.seen is not None and not bool(fell):
             plain = self._plain(problem, state.seen)
             return state._replace(ahead=plain, plain=torch.ones_like(state.plain))
         earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]
-        ahead = self._ahead(problem, seen, earlier)
-        return PassesState(seen.x, error, seen, ahead, torch.zeros_like(state.plain), earlier)
+        return PassesState(seen.x, error, seen, None, torch.zeros_like(state.plain), earlier)
 
     def adopt(self, problem: Problem, state: PassesState, x: Factors) -> PassesState:
         return self.init(problem, x)

@@ -41,6 +41,8 @@ class Reader(Protocol):
     @property
     def kind(self) -> str: ...
     @property
+    def is_sparse(self) -> bool: ...
+    @property
     def room(self) -> float: ...
     def sweep(
         self, part: parts.Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
@@ -78,6 +80,7 @@ class Record:
     sums: Float[Tensor, "m 2"] | None = None  # of the entries of each row, and of their squares
     sketch: LowRank | None = None
     seen: deque[tuple[Any, Seen]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    fits: deque[tuple[Any, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT))
     journal: Kept | None = None
 
 
@@ -207,7 +210,16 @@ class Blocks:
 
     def knows(self, x: Factors) -> bool:
         """Whether a pass has formed all products at x, so that its error and gradient are known."""
-        return self._seen(x) is not None
+        return self._seen(x) is not None or self.fit_at(x) is not None
+
+    def fit_at(self, x: Factors) -> Any:
+        """What a pass found of another loss at x (`problem.passes.Fit`); None if none was there."""
+        same = (fit for view, fit in self.record.fits if fit.x.W is x.W and view == self._view)
+        return next((fit for fit in same if fit.x.H is x.H), None)
+
+    def keep_fit(self, fit: Any) -> None:
+        """Keep that until other points follow."""
+        self.record.fits.append((self._view, fit))
 
     def _seen(self, x: Factors) -> Seen | None:
         same = (s for view, s in self.record.seen if s.x.W is x.W and view == self._view)
@@ -229,7 +241,8 @@ class Blocks:
         """
         p, plain = min(p, *self.shape), replace(self, scale=1.0)
         if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
-            _, Z = plain.both(torch.randn(self.shape[1], p, generator=rng).to(self.dtype))
+            random = torch.randn(self.shape[1], p, generator=rng).to(self.dtype)
+            _, (Z,) = plain.sweep(parts.Gram(random))
             size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
             P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
             U, Z = plain.both(P)

@@ -50,6 +50,11 @@ class Distributed:
         m, n = self.shape
         return float(m) * n
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether chunks are scipy's, as far as Dask knows."""
+        return not isinstance(self.V._meta, np.ndarray)
+
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
+from factormer import kernels
 from factormer.data.blocks import Blocks
 from factormer.data.memory import as_bytes
 from factormer.data.parts import Part, Surveyed, as_block
 from factormer.data.sources import Source
 
 _SHARE = 8  # the part of the memory limit that a block takes; there are up to three of them
-_BLOCK = 2**27  # bytes of a block from which larger ones are no faster
+_BLOCK = 2**25  # bytes of a block from which larger ones are no faster
 
 
 @dataclass(eq=False)
@@ -53,6 +55,10 @@ class OutOfCore:
     def kind(self) -> str:
         return self.source.kind
 
+    @property
+    def is_sparse(self) -> bool:
+        return self.source.is_sparse
+
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
@@ -72,19 +78,32 @@ class OutOfCore:
         return whole, sums
 
     def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
-        """The rows of each block, and the block, while a thread reads the next one."""
+        """The rows of each block, and the block, while a thread reads the next one.
+
+        Dense blocks lie in memory that is used again: each only until the next but one is read.
+        """
         cuts = list(pairwise(self.ends))
+        rooms = self._rooms(dtype)
         with ThreadPoolExecutor(1, "factormer-read") as reader:
-            coming = reader.submit(self._load, *cuts[0], dtype)
+            coming = reader.submit(self._load, *cuts[0], dtype, rooms[0])
             for number, (a, b) in enumerate(cuts):
                 block = coming.result()
                 if number + 1 < len(cuts):
-                    coming = reader.submit(self._load, *cuts[number + 1], dtype)
+                    room = rooms[(number + 1) % 2]
+                    coming = reader.submit(self._load, *cuts[number + 1], dtype, room)
                 yield slice(a, b), block
 
-    def _load(self, a: int, b: int, dtype: torch.dtype) -> Any:
+    def _rooms(self, dtype: torch.dtype) -> list[np.ndarray | None]:
+        """Memory for two dense blocks."""
+        if self.source.is_sparse:
+            return [None, None]
+        rows = max(b - a for a, b in pairwise(self.ends))
+        return [np.empty((rows, self.shape[1]), kernels.real(dtype)) for _ in range(2)]
+
+    def _load(self, a: int, b: int, dtype: torch.dtype, room: np.ndarray | None) -> Any:
         try:
             rows = self.source.read(a, b)
+            block = as_block(rows, dtype, room)  # which reads a memory-mapped file
         except Exception as error:  # stores raise anything
             raise OSError(
                 f"rows {a} to {b - 1} of V, a {self.kind}, could not be read "
@@ -92,7 +111,7 @@ class OutOfCore:
             ) from error
         sparse = scipy.sparse.issparse(rows)
         self.traffic.n_bytes += rows.data.nbytes + rows.indices.nbytes if sparse else rows.nbytes
-        return as_block(rows, dtype)
+        return block
 
 
 def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:

@@ -2,15 +2,16 @@
 
 A part is called with a block, dense or CSR, and with the same rows of other tensors. It returns
 tensors by rows, which are joined to whole ones, and others, which are summed over the blocks.
-Parts are plain values, so that they can be sent to where a block is.
+Parts are plain values, so that they can be sent to where a block is; `makes` says how many tensors
+of the one and of the other kind they return.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -18,23 +19,30 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.data.base import inner
 from factormer.data.dense import product
+from factormer.kernels.threads import share
 
 # Share of the squared norm of a block below which its error is computed from its entries.
 _RESOLVED = {torch.float32: 1e-2, torch.float64: 1e-6}
+
+_LARGE = 2**16  # entries of a block from which compiled code surveys it
+_PIECE = 2**17  # entries of what is copied at a time
 
 Parts = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 Part = Callable[..., Parts]  # of a block, and of rows of other tensors
 Update = Callable[[Float[Tensor, "k r"], Float[Tensor, "k r"]], Float[Tensor, "k r"]]
 
 
-def as_block(rows: Any, dtype: torch.dtype) -> Any:
-    """Rows as they were read, in floating numbers: a tensor, or scipy's CSR."""
-    kind = np.float32 if dtype == torch.float32 else np.float64
+def as_block(rows: Any, dtype: torch.dtype, room: np.ndarray | None = None) -> Any:
+    """Rows as they were read, in floating numbers: scipy's CSR, or a tensor, in `room` if given."""
+    kind = kernels.real(dtype)
     if scipy.sparse.issparse(rows):
         return scipy.sparse.csr_array(rows).astype(kind, copy=False)
-    return torch.from_numpy(np.array(rows, kind, order="C", copy=True))
+    block = np.empty(rows.shape, kind) if room is None else room[: len(rows)]
+    np.copyto(block, rows, casting="unsafe")
+    return torch.from_numpy(block)
 
 
 def times(block: Any, X: Float[Tensor, "n k"]) -> Float[Tensor, "b k"]:
@@ -55,6 +63,8 @@ def turned_times(block: Any, Y: Float[Tensor, "b k"]) -> Float[Tensor, "n k"]:
 class Nothing:
     """No product."""
 
+    makes: ClassVar = (0, 0)
+
     def __call__(self, block: Any) -> Parts:
         return (), ()
 
@@ -65,6 +75,8 @@ class Times:
 
     X: Float[Tensor, "n k"]
 
+    makes: ClassVar = (1, 0)
+
     def __call__(self, block: Any) -> Parts:
         return (times(block, self.X),), ()
 
@@ -72,6 +84,8 @@ class Times:
 @dataclass(frozen=True, eq=False)
 class TurnedTimes:
     """VᵀY."""
+
+    makes: ClassVar = (0, 1)
 
     def __call__(self, block: Any, Y: Tensor) -> Parts:
         return (), (turned_times(block, Y),)
@@ -83,9 +97,23 @@ class Both:
 
     X: Float[Tensor, "n k"]
 
+    makes: ClassVar = (1, 1)
+
     def __call__(self, block: Any) -> Parts:
         Y = times(block, self.X)
         return (Y,), (turned_times(block, Y),)
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """VᵀVX alone."""
+
+    X: Float[Tensor, "n k"]
+
+    makes: ClassVar = (0, 1)
+
+    def __call__(self, block: Any) -> Parts:
+        return (), (turned_times(block, times(block, self.X)),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +124,19 @@ class Updated:
     update: Update
     c: float
 
+    makes: ClassVar = (2, 2)
+
     def __call__(self, block: Any, sums: Tensor, W: Tensor) -> Parts:
-        VH = self.c * times(block, self.H)
-        W = self.update(VH, W)
-        error = _sq_error(block, self.c, float(sums[:, 1].sum()), W, self.H, VH)
+        (VH, W), error = self.half(block, times(block, self.H), sums, W)
         return (VH, W), (self.c * turned_times(block, W), error)
+
+    def half(
+        self, block: Any, VH: Tensor, sums: Tensor, W: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """VH and W, and the squared error, from the product of the block with H."""
+        VH = self.c * VH
+        W = self.update(VH, W)
+        return (VH, W), _sq_error(block, self.c, float(sums[:, 1].sum()), W, self.H, VH)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +145,8 @@ class Misfit:
 
     H: Float[Tensor, "n r"]
     c: float
+
+    makes: ClassVar = (0, 1)
 
     def __call__(self, block: Any, sums: Tensor, W: Tensor) -> Parts:
         VH = self.c * times(block, self.H)
@@ -123,28 +161,53 @@ class Surveyed:
     name: str
 
     def __call__(self, block: Any, *rows: Tensor) -> Parts:
-        sums = _survey(block, self.name)
+        sums = survey(block, self.name)
         if isinstance(self.part, Updated | Misfit):
             rows = (sums, *rows[1:])
         joined, summed = self.part(block, *rows)
         return (*joined, sums), summed
 
 
-def _survey(block: Any, name: str) -> Float[Tensor, "b 2"]:
+def survey(block: Any, name: str) -> Float[Tensor, "b 2"]:
     """The sums of each row and of its squares; entries must be finite and not negative."""
-    sparse = scipy.sparse.issparse(block)
-    values = torch.from_numpy(block.data) if sparse else block
-    if values.numel():
-        low, high = (float(bound) for bound in values.aminmax())
-        _check(values, low, high, name)
-    if sparse:
-        sums = [A.sum(axis=1) for A in (block, block.power(2))]
-        return torch.from_numpy(np.stack([np.asarray(s, np.float64).ravel() for s in sums], 1))
-    total = block.sum(dim=1, dtype=torch.float64)
-    return torch.stack([total, torch.linalg.vector_norm(block, dim=1, dtype=torch.float64) ** 2], 1)
+    if scipy.sparse.issparse(block):
+        values = torch.from_numpy(block.data)
+        if values.numel():
+            _check(values, name)
+        squares = np.square(block.data, dtype=np.float64)
+        square = scipy.sparse.csr_array((squares, block.indices, block.indptr), block.shape)
+        sums = [A.sum(axis=1, dtype=np.float64) for A in (block, square)]
+        return torch.from_numpy(np.stack([np.asarray(s).ravel() for s in sums], 1))
+    sums = torch.empty(len(block), 2, dtype=torch.float64)
+    real = kernels.real(block.dtype)
+    loops = kernels.surveying("sums", real) if block.numel() >= _LARGE else None
+    below: list[float] = []
+
+    def some(start: int, stop: int) -> None:
+        """Compiled, in one reading."""
+        assert loops is not None
+        below.append(loops.sums(real)(block.numpy(), start, stop, sums.numpy()))
+
+    def slowly(start: int, stop: int) -> None:
+        for rows in _cut(start, stop, block.shape[1]):
+            entries = block[rows].double()
+            below.append(float(entries.amin()))
+            sums[rows] = torch.stack([entries.sum(dim=1), entries.square().sum(dim=1)], 1)
+
+    share(slowly if loops is None else some, len(block), work=block.numel())
+    if not (math.isfinite(float(sums[:, 0].sum())) and min(below) >= 0):
+        _check(block, name)
+    return sums
 
 
-def _check(values: Tensor, low: float, high: float, name: str) -> None:
+def _cut(start: int, stop: int, n: int) -> Iterator[slice]:
+    """Rows of n entries, in pieces that stay in a cache."""
+    step = max(1, _PIECE // n)
+    return (slice(a, min(a + step, stop)) for a in range(start, stop, step))
+
+
+def _check(values: Tensor, name: str) -> None:
+    low, high = (float(bound) for bound in values.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~values.isfinite()).sum())
         raise ValueError(
@@ -168,8 +231,11 @@ def _sq_error(
     if bool(error >= _RESOLVED[W.dtype] * norm):
         return error
     if not scipy.sparse.issparse(block):
-        residual = torch.addmm(block, W, H.mT, beta=-c)
-        return torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2
+        pieces = []
+        for rows in _cut(0, len(block), block.shape[1]):
+            residual = torch.addmm(block[rows], W[rows], H.mT, beta=-c)
+            pieces.append(torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2)
+        return torch.stack(pieces).sum()
     W, H = W.double(), H.double()
     VH = c * times(block.astype(np.float64), H)
     return (norm + inner(W.mT @ W, H.mT @ H) - 2 * inner(VH, W)).clamp(min=0)

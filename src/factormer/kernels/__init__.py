@@ -104,6 +104,11 @@ def stored_entries(*wanted: Any) -> ModuleType | None:
     return _loaded("stored", *wanted)
 
 
+def surveying(*wanted: Any) -> ModuleType | None:
+    """Sums of rows and of their squares."""
+    return _loaded("survey", *wanted)
+
+
 def proximal_entries(*wanted: Any) -> ModuleType | None:
     """Proximal points of other losses, entry by entry."""
     return _loaded("proximal", *wanted)

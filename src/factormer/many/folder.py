@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from factormer.data import Blocks
 from factormer.data.digest import checksum
 from factormer.data.files import check_place, parsed, unwritten, write
 from factormer.data.locks import Lock, locked
@@ -56,6 +57,11 @@ class Sweep:
 
         Where no seed was given, that of the sweep that was begun counts.
         """
+        if isinstance(jobs.sources, list) and any(isinstance(V, Blocks) for V in jobs.sources):
+            raise ValueError(
+                f"folder is {str(path)!r}, and V is read in blocks, of which no checksum is made: "
+                "leave folder out, or raise memory_limit so that V fits into memory"
+            )
         file = path / "sweep.json"
         try:
             path.mkdir(parents=True, exist_ok=True)

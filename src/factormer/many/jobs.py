@@ -204,6 +204,7 @@ def jobs_of(
     missing: str | None,
     device: str | None,
     options: dict[str, Any],
+    memory_limit: Any = None,
 ) -> Jobs:
     """Read the arguments of `factorize_many`.
 
@@ -221,7 +222,7 @@ def jobs_of(
     check_choice("resample", resample, RESAMPLES)
     if ranks is None:
         raise ValueError("ranks is missing; pass a whole number, or a list of them")
-    sources = _sources(problems, missing, device)
+    sources = _sources(problems, missing, device, memory_limit)
     count = len(problems) if _is_many(problems) else 1
     if _is_many(problems):
         each = _ranks(ranks, count)
@@ -263,7 +264,7 @@ def _is_many(problems: Any) -> bool:
 
 
 def _sources(
-    problems: Any, missing: str | None, device: str | None
+    problems: Any, missing: str | None, device: str | None, memory_limit: Any
 ) -> list[Matrix] | Loose | Dense:
     """The matrices; a list of tensors on a GPU is checked later."""
     if isinstance(problems, list | tuple):
@@ -272,8 +273,8 @@ def _sources(
         loose = Loose.of(problems) if missing is None and device is None else None
         if loose is not None:
             return loose
-        return [read(V, k, missing, device) for k, V in enumerate(problems)]
-    matrix = observe(problems, missing=missing, device=device)
+        return [read(V, k, missing, device, memory_limit) for k, V in enumerate(problems)]
+    matrix = observe(problems, missing=missing, device=device, memory_limit=memory_limit)
     if len(matrix.shape) == 2:
         return [matrix]
     if len(matrix.shape) > 3 or not isinstance(matrix, Dense):
@@ -284,10 +285,12 @@ def _sources(
     return matrix
 
 
-def read(V: Any, number: int, missing: str | None, device: str | None) -> Matrix:
+def read(
+    V: Any, number: int, missing: str | None, device: str | None, memory_limit: Any = None
+) -> Matrix:
     """One of several problems, or an error that names it."""
     try:
-        matrix = observe(V, missing=missing, device=device)
+        matrix = observe(V, missing=missing, device=device, memory_limit=memory_limit)
     except (ValueError, TypeError) as error:
         raise type(error)(f"problem {number}: {error}") from error
     if len(matrix.shape) != 2:

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from factormer import kernels
-from factormer.many import chip, shared, whole
+from factormer.data import Blocks
+from factormer.many import beyond, chip, shared, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
 from factormer.run.plan import Plan
-from factormer.run.result import Status
+from factormer.run.result import Result, Status
 
 _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
@@ -46,6 +47,13 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
         ways.alone.extend(index for index in done if index not in ended)
         if ended:
             yield _listed(ended)
+    for group in (g for same in ways.beyond for g in beyond.groups(jobs, same)):
+        if clock.is_over():
+            return
+        for index, result in beyond.factorized(
+            jobs, group, lambda k: _ready(jobs, k, clock), clock.is_ended
+        ):
+            yield _listed({index: _outcome(jobs, index, result)})
     for index in ways.alone:
         if clock.is_over():
             return
@@ -76,18 +84,26 @@ class Clock:
 
 
 class _Ways(NamedTuple):
-    """Jobs by how they are carried out: side by side by V and rank, compiled, or alone."""
+    """Jobs by how they are carried out.
+
+    Side by side by V and rank, compiled, alone, or by V if that is beyond memory.
+    """
 
     shared: list[list[int]]
     whole: list[int]
     alone: list[int]
+    beyond: list[list[int]]
 
 
 def _ways(jobs: Jobs, indices: list[int]) -> _Ways:
     same: dict[tuple[int, int], list[int]] = {}
-    ways, routes = _Ways([], [], []), dict[int, list[int]]()  # by the plan that some jobs share
+    ways, routes = _Ways([], [], [], []), dict[int, list[int]]()  # by the plan that some jobs share
+    far: dict[int, list[int]] = {}
     for index in indices:
         plan = jobs.plan(index)
+        if isinstance(plan.request.problem.V, Blocks):
+            far.setdefault(int(jobs.problem[index]), []).append(index)
+            continue
         if id(plan) not in routes:
             routes[id(plan)] = ways.whole if whole.serves(plan) else ways.alone
         route = routes[id(plan)]
@@ -100,6 +116,7 @@ def _ways(jobs: Jobs, indices: list[int]) -> _Ways:
             ways.shared.append(group)
         else:
             ways.alone.extend(group)
+    ways.beyond.extend(far.values())
     return ways
 
 
@@ -201,14 +218,23 @@ def _chunks(jobs: Jobs, indices: list[int], threads: int) -> list[list[int]]:
 
 def _alone(jobs: Jobs, index: int, clock: Clock) -> Outcome:
     """What a single call would return."""
+    (result,) = execute(_ready(jobs, index, clock), watch=lambda *_: clock.is_ended())
+    return _outcome(jobs, index, result)
+
+
+def _ready(jobs: Jobs, index: int, clock: Clock) -> Plan:
+    """The plan of a job, with the time that is left."""
     try:
         plan = jobs.ready(index)
     except (ValueError, TypeError) as error:
         raise type(error)(f"problem {jobs.problem[index]}: {error}") from error
-    if clock.until is not None:
-        left = max(clock.until - time.perf_counter(), 1e-3)
-        limits = plan.request.limits._replace(time_limit=left)
-        plan = replace(plan, request=replace(plan.request, limits=limits))
-    (result,) = execute(plan, watch=lambda *_: clock.is_ended())
+    if clock.until is None:
+        return plan
+    left = max(clock.until - time.perf_counter(), 1e-3)
+    limits = plan.request.limits._replace(time_limit=left)
+    return replace(plan, request=replace(plan.request, limits=limits))
+
+
+def _outcome(jobs: Jobs, index: int, result: Result) -> Outcome:
     result = replace(result, as_given=jobs.as_given[int(jobs.problem[index])])
     return Outcome(float(result.error), result.n_iter, result.status, lambda: result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from factormer.data import Dense, Matrix, Observed, Sparse
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.problem.loss import Loss
 from factormer.problem.problem import Problem
 
@@ -25,7 +25,7 @@ def checked(problem: Problem) -> Problem:
 
 def check_zeros(V: Matrix, loss: Loss) -> None:
     """Refuse zeros in V if the loss has a pole there."""
-    if not loss.has_pole:
+    if not loss.has_pole or isinstance(V, Blocks):  # which do not serve such a loss
         return
     if isinstance(V, Observed):
         data = V.V

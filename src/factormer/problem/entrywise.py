@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import scipy.sparse
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -17,6 +18,8 @@ from factormer.data.sparse import Rows
 from factormer.problem.loss import Loss
 
 _BLOCK = 2**20  # entries of V per block
+_NEAR = 1e-5  # share of an entry that its fit is taken to be at least, where it curves
+_ROWS = 2**12  # rows of W whose products by pairs are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,35 @@ class EntryByEntry:
             for out, part in zip((up, down), d.parts(v, y), strict=True):
                 _add(out, W, at, part if w is None else w * part)
         return up, down
+
+    def curvature(self, x: Factors) -> Float[Tensor, "n rr"]:
+        """Σ_i ω d″ w_i w_iᵀ for each column of one matrix, its r² numbers in a row; d″ ≥ 0."""
+        d, V, (W, H) = self.loss, self.V, x
+        out = H.new_zeros(len(H), H.shape[1] ** 2)
+        if isinstance(V, Sparse) and d.zero_slope is not None:  # and so no curvature at zeros
+            found = ((v, y, None, at) for v, y, at in _stored(V, x))
+        else:
+            found = _weighted(V, x)
+        for v, y, w, at in found:
+            bend = d.curvature(v, torch.maximum(y, _NEAR * v))  # 0·∞ where both are 0
+            bend = bend.nan_to_num(nan=0.0, posinf=0.0).clamp(min=0)
+            bend = bend if w is None else w * bend
+            if isinstance(at, slice):
+                out += bend.mT @ _pairs(W[at])
+            elif at.whole is None:
+                out.index_add_(0, at.columns, _pairs(W[at.rows]) * bend[:, None])  # pyright: ignore
+            else:
+                starts, columns = at.whole.places
+                csr = scipy.sparse.csr_array((bend.numpy(), columns, starts), V.shape)
+                for a in range(0, len(W), _ROWS):
+                    some = csr[a : a + _ROWS]
+                    out += torch.from_numpy(some.T @ _pairs(W[a : a + _ROWS]).numpy())
+        return out
+
+
+def _pairs(W: Float[Tensor, "k r"]) -> Float[Tensor, "k rr"]:
+    """All products of two entries of a row."""
+    return (W[:, :, None] * W[:, None, :]).flatten(1)
 
 
 class _Entries(NamedTuple):

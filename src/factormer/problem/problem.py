@@ -9,13 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Matrix, Normal, Observed, n_entries, turned
+from factormer.data import Blocks, Matrix, Normal, Observed, n_entries, turned
+from factormer.data.blocks import Turned
 from factormer.data.entries import Entries
 from factormer.data.factors import Factors, every
 from factormer.problem.arrays import slope
 from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
 from factormer.problem.losses import FROBENIUS
+from factormer.problem.passes import FromPasses
 from factormer.problem.penalties import Penalties
 from factormer.problem.products import FromProducts
 
@@ -68,10 +70,12 @@ class Problem:
         return self.on_w.elastic is not None and self.on_h.elastic is not None
 
     @cached_property
-    def misfit(self) -> FromProducts | EntryByEntry:
+    def misfit(self) -> FromProducts | EntryByEntry | FromPasses:
         """Σ ω d(V, W Hᵀ) and its gradient: the only place that chooses how to compute them."""
         if self.is_quadratic:
             return FromProducts(self.V, self.resolved)
+        if isinstance(self.V, Blocks | Turned):
+            return FromPasses(self.V, self.loss)
         return EntryByEntry(self.V, self.loss)
 
     @cached_property

@@ -6,6 +6,7 @@ It sees shape, dtype, stored entries and device, and reads no entry of V.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run import thresholds as T
+from factormer.run.beyond import loss_passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
@@ -26,7 +28,6 @@ from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Separable
 
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
-_ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
 
 
 def choose(request: Request) -> Plan:
@@ -51,7 +52,8 @@ def _runs(request: Request, start: str) -> int:
 def _settles(request: Request) -> bool:
     """Whether to make W optimal for H at the end: not if tol=0 asks for all iterations."""
     limits = request.limits
-    if len(request.problem.V.shape) > 2 or request.is_symmetric:
+    beyond = isinstance(request.problem.V, Blocks) and not request.problem.is_quadratic
+    if len(request.problem.V.shape) > 2 or request.is_symmetric or beyond:
         return False
     return bool(limits.tol and limits.max_iter) or request.is_settled
 
@@ -93,36 +95,25 @@ def _stages(request: Request) -> list[Stage]:
 def _by_passes(request: Request, V: Blocks) -> list[Stage]:
     """The stages for data beyond memory: most iterations are on a sketch, made in two passes."""
     problem, max_iter = request.problem, request.limits.max_iter
-    if not problem.loss.is_quadratic or is_network(request.start):
+    if is_network(request.start):
         raise ValueError(
-            f"V, a {V.reader.kind}, is read in blocks, for which there is only the squared error, "
-            "without learned starts: raise memory_limit so that V fits into memory"
+            f"V, a {V.reader.kind}, is read in blocks, and fitted without learned starts: "
+            "raise memory_limit so that V fits into memory"
         )
-    chosen = _solver(request, View.ITSELF)
+    chosen = (
+        _solver(request, View.ITSELF) if problem.is_quadratic else _Solver(*loss_passes(request, V))
+    )
     stages = [Stage(View.ITSELF, *chosen, max_iter)]
-    if chosen.name == "passes" and max_iter:
+    begins = chosen.name == "passes" and (problem.is_plain or request.start != "custom")
+    if begins and max_iter:
         sketch_width(V, problem.rank)  # which refuses a limit that is too low
-        passes = T.PASSES if request.limits.tol else T.LAST_PASSES
+        passes = T.PASSES if problem.is_plain else T.LOSS_PASSES
+        passes = passes if request.limits.tol else T.LAST_PASSES
         n_iter = max_iter - min(passes, (max_iter + 1) // 2)
-        stages.insert(0, Stage(View.SKETCH, *_solver(request, View.SKETCH), n_iter, exact=False))
+        squares = replace(request, problem=Problem(V, problem.rank))
+        on_sketch = _solver(squares, View.SKETCH)
+        stages.insert(0, Stage(View.SKETCH, *on_sketch, n_iter, exact=False))
     return stages
-
-
-def sketch_width(V: Matrix, rank: int) -> int:
-    """Columns of a sketch: few in memory, and if V is beyond it as many as there is room for."""
-    p = rank + OVERSAMPLING
-    if not isinstance(V, Blocks):
-        return p
-    (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
-    numbers = V.reader.room / V.dtype.itemsize / (m + n)  # for each row and column
-    room = int((numbers - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
-    if room < min(p, m, n):
-        need = (3 * min(p, m, n) + _ROWS * rank) * (m + n) * V.dtype.itemsize
-        raise ValueError(
-            f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
-            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank"
-        )
-    return min(wide, room)
 
 
 def _solver(request: Request, view: View) -> _Solver:
@@ -252,7 +243,7 @@ def _start(request: Request, name: str, view: View) -> _Start:
         name = "random" if name == "auto" else name
         chosen = _named(request, name, view)
         return chosen._replace(start=Tied(chosen.start))
-    if problem.is_plain:
+    if problem.is_plain or view is View.SKETCH:  # which is fitted by least squares
         return _named(request, name, view)
     if name == "auto":
         chosen = _auto_lifted(request)

@@ -17,7 +17,7 @@ from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
-from factormer.run.choose import sketch_width
+from factormer.run.beyond import sketch_width
 from factormer.run.multistart import Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -38,7 +38,7 @@ from factormer.run.stop import (
 )
 from factormer.run.trace import Row
 from factormer.solvers.newton import thinned
-from factormer.starts import Given, Initializer, Rotated
+from factormer.starts import Given, Initializer, Random, Rotated
 
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
@@ -129,7 +129,8 @@ def _run(
     scaled, mean = problem.normalized()
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
-    rules: list[StopRule] = [Stationary(limits.tol)]
+    stationary = Stationary(limits.tol)
+    rules: list[StopRule] = [stationary]
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
@@ -137,7 +138,10 @@ def _run(
     stages = _on_views(plan, scaled, rules, rng)
     if start is plan.start and request.x0 is not None:
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
-    at = stages[0].problem if scaled.is_plain else scaled
+    on_sketch = isinstance(stages[0].problem.V, LowRank)
+    at = stages[0].problem if scaled.is_plain or on_sketch else scaled
+    if on_sketch and not scaled.is_plain:  # as for other losses in memory, which start there
+        stationary.reference = at.stationarity(Random()(at, _generator(seed)))
     x0, *others = _points(start, at, rng)
     if others:
         stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Blocks, Dense, Matrix, Sparse
+from factormer.data import Blocks, Dense, Matrix, Sparse, readings
 from factormer.data.base import inner
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean
+from factormer.data.parts import Parts
 from factormer.kernels.threads import threads
 from factormer.problem.loss import Loss
+from factormer.problem.passes import matrix_of
 from factormer.problem.penalties import Fixed, Penalties
 from factormer.problem.problem import Problem
 from factormer.run.choose import auto_solver
@@ -57,8 +59,28 @@ def coefficients(
     if is_least_squares(V, loss, on_w):
         W, whole = Coder.of(H, *(on_w.by_rows or _PLAIN)).within(V, W, until=until)
         return Coded(W, 1, whole)
+    if isinstance(V, Blocks):
+        (W,), _ = V.sweep(Coding(H, loss, on_w, V.scale))
+        return Coded(W, 1, True)
     result = iterated(V, H, loss, on_w, W, until=until, at_most=at_most)
     return Coded(result.factors.W, result.n_iter, result.status is not Status.TIME_LIMIT)
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """The best rows of W for a block of c·V, whatever the loss."""
+
+    H: Float[Tensor, "n r"]
+    loss: Loss
+    on_w: Penalties
+    c: float
+
+    makes: ClassVar = (1, 0)
+
+    @readings.counted()  # what is read again of a block is no pass
+    def __call__(self, block: Any) -> Parts:
+        found = iterated(matrix_of(block, self.c), self.H, self.loss, self.on_w)
+        return (found.factors.W,), ()
 
 
 def settled_by_products(V: Blocks, result: Result) -> Result:

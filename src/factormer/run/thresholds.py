@@ -28,6 +28,7 @@ POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes
 # Data beyond memory. `python benchmarks/passes.py`
 WIDTH = 4  # times the rank that a sketch is wide if readings cost more than arithmetic
 PASSES = 10  # passes over V after those of the sketch, at most, if max_iter comes to that
+LOSS_PASSES = 100  # the same for other losses, whose passes gain less
 LAST_PASSES = 3  # the same with tol=0, where all of them are made
 
 # Precision. `python benchmarks/choices.py`, and `make bench-kl` for the second

@@ -75,11 +75,21 @@ def test_stores_are_fitted_in_blocks_and_say_so(V, tmp_path, capsys):
     assert "passes" in out
 
 
+def test_another_loss_is_fitted(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    argv = ["fit", tmp_path / "V.npy", "--rank", "3", "--out", tmp_path / "run", *LIMIT]
+    assert ran([*argv, "--loss", "kullback-leibler"]) == 0
+    assert "–" in capsys.readouterr().out
+    assert (
+        json.loads((tmp_path / "run" / "run.json").read_text())["results"][0]["explained"] is None
+    )
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
         (["--mask", "m.npy"], "--mask is for data in memory"),
-        (["--loss", "kullback-leibler"], "only the squared error"),
+        (["--loss", "itakura-saito"], "β between 1 and 2"),
         (["--memory-limit", "much"], "memory_limit is 'much'"),
         (["--memory-limit", "200kB"], "raise it, or choose a lower rank"),
     ],

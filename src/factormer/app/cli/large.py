@@ -54,8 +54,9 @@ def fit_large(
     else:
         print("  rank        RMSE  explained  iterations  passes   seconds  status")
         for r in results:
+            explained = "–" if r.explained is None else f"{r.explained:.2%}"
             print(
-                f"  {r.rank:4d}  {r.rmse:10.5g}  {r.explained:8.2%}  {r.iterations:10d}  "
+                f"  {r.rank:4d}  {r.rmse:10.5g}  {explained:>8}  {r.iterations:10d}  "
                 f"{r.passes:6d}  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
             )
         print(f"factors: {out}")

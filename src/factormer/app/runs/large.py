@@ -24,7 +24,7 @@ from factormer.run.trace import Row
 
 @dataclass(frozen=True)
 class LargeResult:
-    """One rank of data beyond memory, in numbers."""
+    """One rank of data beyond memory, in numbers; `explained` is of the squares, if those count."""
 
     rank: int
     status: str
@@ -32,7 +32,7 @@ class LargeResult:
     passes: int
     seconds: float
     rmse: float
-    explained: float
+    explained: float | None
 
 
 def fit_in_blocks(
@@ -87,6 +87,7 @@ def _kept_passes(V: Blocks, folder: Path) -> Iterator[Event]:
 def _in_numbers(V: Blocks, rank: int, result: Result, passes: int) -> LargeResult:
     m, n = V.shape
     rmse = float(result.rmse)
+    squares = result.plan is not None and "squared error" in result.plan.asked
     return LargeResult(
         rank=rank,
         status=result.status.name,
@@ -94,7 +95,7 @@ def _in_numbers(V: Blocks, rank: int, result: Result, passes: int) -> LargeResul
         passes=passes,
         seconds=float(result.trace.seconds[-1]),
         rmse=rmse,
-        explained=1 - rmse**2 * m * n / float(V.sq_norm()),
+        explained=1 - rmse**2 * m * n / float(V.sq_norm()) if squares else None,
     )
 
 

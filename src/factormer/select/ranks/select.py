@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from factormer.data import Dense, Observed, Sparse
+from factormer.data import Blocks, Dense, Observed, Sparse
 from factormer.data.intake import as_rank, as_seed
 from factormer.data.observations import observe
+from factormer.data.sample import some_rows
 from factormer.data.sparse import Rows
 from factormer.nn.rank import RankNetwork
 from factormer.nn.zoo import load_rank
@@ -28,6 +29,8 @@ from factormer.select.ranks.view import LARGE, view_of
 MODEL = "rank"  # the shipped network
 _TOP = 16  # the last rank that is tried by default
 _MANY = 24  # ranks beyond which two starts of each are enough
+_SAMPLE = 2e7  # entries of rows that are drawn where V is beyond memory, at most
+_COPIES = 12  # of them, in float64, that may be made
 _ROUNDS = 3  # of filling gaps and choosing again
 
 
@@ -41,6 +44,7 @@ def select_rank(
     cross_validate: bool = False,
     random_state: int | None = 0,
     model: str | Path = MODEL,
+    memory_limit: float | str | None = None,
 ) -> Choice:
     """Choose the number of components of V.
 
@@ -68,6 +72,8 @@ def select_rank(
         Seed of the starts and of random signs; None draws a new one.
     model : str or path
         The network: "rank", or the .safetensors file of one of your own (`factormer train`).
+    memory_limit : float or str, optional
+        As in `factorize`. Of a V beyond it, a random sample of rows is looked at, in one pass.
 
     Returns
     -------
@@ -79,7 +85,10 @@ def select_rank(
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
     counts = _is_of_counts(loss)
     network = load_rank(model)
-    matrix = observe(V, mask=mask, missing=missing)
+    matrix = observe(V, mask=mask, missing=missing, memory_limit=memory_limit)
+    if isinstance(matrix, Blocks):
+        most = min(matrix.reader.room / (8 * _COPIES), _SAMPLE)
+        matrix = some_rows(matrix, most, torch.Generator().manual_seed(seed))
     if len(matrix.shape) != 2:
         raise ValueError(f"V has shape {matrix.shape}; it must be one matrix, not a stack")
     if isinstance(matrix, Observed):

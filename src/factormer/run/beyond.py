@@ -1,0 +1,58 @@
+"""What is chosen for data beyond memory: how wide a sketch is, and how other losses are served."""
+
+from __future__ import annotations
+
+from factormer.accelerate.loss_passes import LossPasses
+from factormer.data import Blocks, Matrix
+from factormer.data.svd import OVERSAMPLING
+from factormer.run import thresholds as T
+from factormer.run.request import Request
+
+_LOSS_SAYS = "one pass over V an iteration, W by Newton steps within it (V is beyond memory)"
+_ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
+_WAITING = 14  # those that a run holds while it waits for a pass: the same without copies
+
+
+def sketch_width(V: Matrix, rank: int) -> int:
+    """Columns of a sketch: few in memory, and if V is beyond it as many as there is room for."""
+    p = rank + OVERSAMPLING
+    if not isinstance(V, Blocks):
+        return p
+    (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
+    room = int((_numbers(V) - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
+    if room < min(p, m, n):
+        need = (3 * min(p, m, n) + _ROWS * rank) * (m + n) * V.dtype.itemsize
+        raise ValueError(
+            f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
+            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank"
+        )
+    return min(wide, room)
+
+
+def room_beside(V: Blocks, rank: int) -> int:
+    """Columns of W and H of all runs on V that wait for a pass, while one of that rank works."""
+    p = sketch_width(V, rank)
+    return max(rank, int((_numbers(V) - 3 * p - _ROWS * rank) / _WAITING))
+
+
+def _numbers(V: Blocks) -> float:
+    """How many numbers there is room for, for each row and column of V."""
+    return V.reader.room / V.dtype.itemsize / sum(V.shape)
+
+
+def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:
+    """The solver for another loss, its name and why; an error where there is none."""
+    problem, beta = request.problem, request.problem.loss.kernel_beta
+    if beta is None or not 1 <= beta < 2 or (V.reader.is_sparse and beta != 1):
+        raise ValueError(
+            f"loss is {problem.loss}, and V, a {V.reader.kind}, is read in blocks, for which there "
+            "are the squared error, Kullback–Leibler and, if V is dense, β between 1 and 2: choose "
+            "one of these, or raise memory_limit so that V fits into memory"
+        )
+    if not problem.is_free or request.is_symmetric or request.solver != "auto":
+        raise ValueError(
+            f"V, a {V.reader.kind}, is read in blocks, for which losses other than the squared "
+            "error take solver='auto', without penalties and symmetry: leave these out, or raise "
+            "memory_limit so that V fits into memory"
+        )
+    return LossPasses(), "passes", _LOSS_SAYS
