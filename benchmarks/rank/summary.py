@@ -93,7 +93,7 @@ def table(by_group: dict[str, list[dict[str, Any]]]) -> str:
     names = list(dict.fromkeys(name for found in shares.values() for name in found))
     names = [name for name in names if name != "exact rank"]  # of data that needs no rule
     first = next(iter(shares.values()))
-    names.sort(key=lambda name: -first.get(name, (0, -1.0))[1])
+    names.sort(key=lambda name: (name != "network", -first.get(name, (0, -1.0))[1]))
     heads = [f"{group}, {len(found)} ({_GROUPS[group]})" for group, found in by_group.items()]
     lines = [
         "| exact / within one | " + " | ".join(heads) + " |",

@@ -7,6 +7,7 @@ import torch
 
 import factormer
 from factormer.select.ranks import view
+from factormer.select.ranks.criteria import HIDING
 
 RANKS = range(1, 9)
 
@@ -119,7 +120,7 @@ def test_cross_validation_joins_the_rules_if_asked():
     assert rule.rank == 2
     np.testing.assert_allclose(
         choice.table["cross_validation"],
-        factormer.cross_validate(planted(2, (30, 20)), range(1, 4), n_folds=3).mean,
+        factormer.cross_validate(planted(2, (30, 20)), range(1, 4), **HIDING).mean,
     )
     choice.plot()
 
@@ -128,8 +129,10 @@ def test_hidden_counts_are_judged_by_the_loss_of_counts():
     V = planted(2, (30, 20), counts=True)
     options = {"loss": "kullback-leibler", "random_state": 1}
     choice = factormer.select_rank(V, range(1, 4), cross_validate=True, **options)
-    found = factormer.cross_validate(V, range(1, 4), n_folds=3, **options)
-    np.testing.assert_allclose(choice.criteria["cross-validation"].values, found.mean)
+    found = factormer.cross_validate(V, range(1, 4), **HIDING, **options)
+    rule = choice.criteria["cross-validation"]
+    np.testing.assert_allclose(rule.values, found.mean)
+    assert rule.rank == found.rank_1se
 
 
 def test_one_rank_is_answered_but_never_clear():

@@ -20,7 +20,7 @@ from factormer.select.ranks.spectrum import FLOOR, singular_values
 from factormer.select.validate import cross_validate
 
 STABLE = 0.8  # mean cosine from which components count as stable
-_FOLDS = 3  # of a tenth of the entries each
+HIDING: dict[str, Any] = {"n_folds": 3, "max_iter": 200, "tol": 1e-4}  # of cross_validate
 
 
 class Criterion(NamedTuple):
@@ -124,9 +124,13 @@ def elbow(errors: Float[np.ndarray, "k"], ranks: Sequence[int]) -> Criterion:
 
 
 def cross_validated(V: Matrix, ranks: Sequence[int], *, loss: Any, seed: int) -> Criterion:
-    """The mean loss of entries hidden at random, which takes fits of its own."""
-    found = cross_validate(V, ranks, n_folds=_FOLDS, loss=loss, random_state=seed)
-    return Criterion(found.mean, found.rank, "least loss of hidden entries")
+    """The mean loss of entries hidden at random, which takes fits of its own.
+
+    Noise makes the least error wander to larger ranks, so the smallest rank that is as good counts.
+    """
+    found = cross_validate(V, ranks, loss=loss, random_state=seed, **HIDING)
+    rule = "smallest rank whose hidden entries have a loss within one standard error of the least"
+    return Criterion(found.mean, found.rank_1se, rule)
 
 
 def _least(values: Float[np.ndarray, "k"], ranks: Sequence[int], rule: str) -> Criterion:
