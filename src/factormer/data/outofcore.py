@@ -104,7 +104,7 @@ class OutOfCore:
         fill = self.source.fill
         try:
             if fill is not None and room is not None and room.dtype == self.source.dtype:
-                rows = room[: b - a]
+                rows: Any = room[: b - a]
                 fill(a, b, rows)
                 block = torch.from_numpy(rows)
             else:

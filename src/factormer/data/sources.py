@@ -97,7 +97,7 @@ def _plain_reading(V: np.memmap) -> Callable[[int, int, np.ndarray], None] | Non
         return None
 
     def fill(a: int, b: int, room: np.ndarray) -> None:
-        left, at = memoryview(room).cast("B"), begin + a * row
+        left, at = room.data.cast("B"), begin + a * row
         while left:
             count = os.preadv(file, [left], at)
             if not count:
