@@ -187,5 +187,7 @@ def test_what_is_not_served_is_refused():
         factorize(B, R, loss="itakura-saito")
     with pytest.raises(ValueError, match="solver='auto', without penalties"):
         factorize(B, R, loss="kullback-leibler", solver="mu")
+    with pytest.raises(ValueError, match="the curvature of the loss takes"):
+        factorize(B, 40, loss="kullback-leibler")
     with pytest.raises(ValueError, match="if V is dense"):
         factorize(blocks(counts(), sparse=True), R, loss=1.5)

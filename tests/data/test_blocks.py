@@ -167,6 +167,44 @@ def test_a_store_that_cannot_be_read_says_which_rows(tmp_path):
         blocks_of(source, LIMIT).total()
 
 
+def test_parts_of_a_memory_map_are_read_from_the_right_place(tmp_path):
+    V = entries()
+    mapped = stored_npy(tmp_path, V)
+    for part, is_plain in ((np.s_[:], True), (np.s_[7:50], True), (np.s_[::2], False)):
+        for some, own in ((mapped[part], V[part]), (mapped[part][:, 3:30], V[part][:, 3:30])):
+            source = source_of(some)
+            assert source is not None
+            assert (source.fill is not None) == (is_plain and some.shape[1] == N)
+            whole = torch.cat([block for _, block in blocks_of(source, LIMIT).blocks(None)])
+            np.testing.assert_array_equal(whole, own)
+
+
+def test_a_memory_map_that_is_not_its_file_is_read_itself(tmp_path):
+    V = entries()
+    np.save(tmp_path / "V.npy", V)
+    changed = np.load(tmp_path / "V.npy", mmap_mode="c")
+    changed[5, 5] = 7.0
+    gone = np.load(tmp_path / "V.npy", mmap_mode="r")
+    (tmp_path / "V.npy").unlink()
+    np.save(tmp_path / "V.npy", V + 1)  # another file of the same name
+    for mapped, own in ((changed, np.array(changed)), (gone, V)):
+        source = source_of(mapped)
+        assert source is not None
+        assert source.fill is None
+        whole = torch.cat([block for _, block in blocks_of(source, LIMIT).blocks(None)])
+        np.testing.assert_array_equal(whole, own)
+
+
+def test_a_file_that_was_cut_says_so(tmp_path):
+    mapped = stored_npy(tmp_path, entries())
+    source = source_of(mapped)
+    assert source is not None
+    with (tmp_path / "V.npy").open("rb+") as file:
+        file.truncate(M * N * 4)
+    with pytest.raises(OSError, match=r"could not be read \(the file ends before the matrix does"):
+        blocks_of(source, LIMIT).total()
+
+
 def test_a_limit_below_what_is_stored_together_is_refused(tmp_path):
     source = source_of(stored_parquet(tmp_path, entries()))
     assert source is not None

@@ -81,3 +81,25 @@ def test_a_pass_is_made_once_all_wait_for_one(rng):
     torch.testing.assert_close(found[2].VH, V @ H)
     torch.testing.assert_close(found[3], V.float() @ H.float())
     assert float(found[4]) == pytest.approx(float(V.square().sum()))
+
+
+def test_an_interruption_leaves_what_was_not_begun(rng):
+    V = torch.rand(M, N, generator=rng).double()
+    source = Source(lambda a, b: V[a:b].numpy(), (M, N), np.dtype(float), "list", float(M * N))
+    B = blocks_of(source, 3000)
+    B.total()
+
+    def interrupts(own):
+        raise KeyboardInterrupt
+
+    def waits(own):
+        try:
+            return own.both(torch.ones(N, 1).double())
+        except KeyboardInterrupt:
+            return "as far as it came"
+
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(in_turns(B, [waits, interrupts, waits]))  # which keeps what came before
+    assert found == [(0, "as far as it came"), (2, "as far as it came")]
+    assert B.record.passes == 1

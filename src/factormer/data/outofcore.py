@@ -101,9 +101,15 @@ class OutOfCore:
         return [np.empty((rows, self.shape[1]), kernels.real(dtype)) for _ in range(2)]
 
     def _load(self, a: int, b: int, dtype: torch.dtype, room: np.ndarray | None) -> Any:
+        fill = self.source.fill
         try:
-            rows = self.source.read(a, b)
-            block = as_block(rows, dtype, room)  # which reads a memory-mapped file
+            if fill is not None and room is not None and room.dtype == self.source.dtype:
+                rows: Any = room[: b - a]
+                fill(a, b, rows)
+                block = torch.from_numpy(rows)
+            else:
+                rows = self.source.read(a, b)
+                block = as_block(rows, dtype, room)  # which reads a memory-mapped file
         except Exception as error:  # stores raise anything
             raise OSError(
                 f"rows {a} to {b - 1} of V, a {self.kind}, could not be read "

@@ -88,7 +88,10 @@ def in_turns(V: Blocks, calls: Sequence[Callable[[Blocks], A]]) -> Iterator[tupl
                 interrupted |= runs[k].go(KeyboardInterrupt() if interrupted else answers[k])
             for k in [k for k in left if runs[k].is_done]:
                 left.remove(k)
-                yield k, runs[k].value()
+                if runs[k].has_nothing:
+                    interrupted = True
+                else:
+                    yield k, runs[k].value()
             try:
                 if interrupted:
                     raise KeyboardInterrupt
@@ -148,6 +151,11 @@ class _Run(Generic[A]):
                 return interrupted
             except KeyboardInterrupt:
                 interrupted = True
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether it was interrupted before it had anything to return."""
+        return isinstance(self._error, KeyboardInterrupt)
 
     def value(self) -> A:
         """What the call returned, or raised."""

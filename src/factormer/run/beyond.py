@@ -10,6 +10,7 @@ from factormer.run.request import Request
 
 _LOSS_SAYS = "one pass over V an iteration, W by Newton steps within it (V is beyond memory)"
 _ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
+_MODELS = 3  # of the curvature by H: the sum, what a block adds, and while that is added
 _WAITING = 14  # those that a run holds while it waits for a pass: the same without copies
 
 
@@ -54,5 +55,13 @@ def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:
             f"V, a {V.reader.kind}, is read in blocks, for which losses other than the squared "
             "error take solver='auto', without penalties and symmetry: leave these out, or raise "
             "memory_limit so that V fits into memory"
+        )
+    n, r = V.shape[1], problem.rank
+    need = _MODELS * n * r * r * V.dtype.itemsize
+    if need > V.reader.room / 2:
+        raise ValueError(
+            f"rank is {r}; for {n} columns of V the curvature of the loss takes {need:.2g} bytes, "
+            f"and memory_limit leaves {V.reader.room:.2g}, half of which is for it: raise it, or "
+            "choose a lower rank"
         )
     return LossPasses(), "passes", _LOSS_SAYS
