@@ -170,7 +170,8 @@ def _is_alone(index: np.ndarray, part: np.ndarray, size: int, parts: int) -> np.
 
 
 def _means(index: Any, v: Float[Tensor, " k"], size: int) -> Float[Tensor, " s"]:
-    total, count = v.new_zeros(size), v.new_zeros(size)
+    """Of the values at each index, and of one that is the mean of all: none is 0 by chance."""
+    total, count = v.mean().repeat(size), v.new_ones(size)
     total.index_add_(0, index, v)
     count.index_add_(0, index, torch.ones_like(v))
-    return total / count.clamp(min=1)
+    return total / count

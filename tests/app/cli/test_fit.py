@@ -72,6 +72,7 @@ JSON_KEYS = {
     "stability",
     "runs_kept",
     "held_out",
+    "held_out_rounding",
     "divergence",
     "explained_divergence",
 }

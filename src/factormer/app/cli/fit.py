@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import sys
@@ -220,7 +221,7 @@ def fit(
         if choice is not None:
             print(choice.reason)
         _print_results(results, options.loss)
-        _print_trust(results, options, folder)
+        _print_trust(results, options, folder, told=choice is not None)
         print(f"report: {folder.report}")
     if interrupted:
         print("factormer: interrupted; the same command continues from here", file=sys.stderr)
@@ -289,10 +290,13 @@ def _print_results(results: list[Any], loss: str | float) -> None:
         )
 
 
-def _print_trust(results: list[Any], options: Any, folder: Any) -> None:
-    """Print how stable components are, the errors of hidden entries, and the rank to take."""
+def _print_trust(results: list[Any], options: Any, folder: Any, *, told: bool) -> None:
+    """Print how stable components are, the errors of hidden entries, and the rank to take.
+
+    `told` says whether the choice of a network was printed before.
+    """
     from factormer.app.runs.advice import advised
-    from factormer.app.runs.trust import validated
+    from factormer.app.runs.trust import as_shown, validated
 
     for r in results:
         if r.stability is not None:
@@ -301,10 +305,12 @@ def _print_trust(results: list[Any], options: Any, folder: Any) -> None:
             print(f"  rank {r.rank}: stability of components in {runs}: {each}")
     found = validated(results, options.loss, options.holdout or 0.0)
     if found is not None:
-        for rank, error, spread in zip(*found.columns().values(), strict=True):
-            print(f"  rank {rank}: loss of a hidden entry {error:.5g} ± {spread:.2g}")
+        what = "RMSE of hidden entries" if found.loss.is_quadratic else "loss of a hidden entry"
+        for rank, error, spread in as_shown(found):
+            more = f" ± {spread:.2g}" if math.isfinite(spread) else ""
+            print(f"  rank {rank}: {what} {error:.5g}{more}")
     advice = advised(results, asdict(options), folder.choice())
-    if advice is not None and advice.by != "network":  # which was told before
+    if advice is not None and not (told and advice.by == "network"):
         recommended = "" if advice.by == "bend" else f"rank {advice.rank} is recommended: "
         text = advice.text if not recommended else advice.text[0].lower() + advice.text[1:]
         print(f"  {recommended}{text}")

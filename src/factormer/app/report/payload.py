@@ -14,7 +14,7 @@ from factormer.app.report.views import Reduction, packed, shrunk, significant, t
 from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
 from factormer.app.runs.stored import damaged
-from factormer.app.runs.trust import validated
+from factormer.app.runs.trust import as_shown, validated
 from factormer.problem.losses import as_loss
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
@@ -63,15 +63,9 @@ def _opened(results: list[RankResult], advice: Advice | None) -> int:
 def _hidden(results: list[RankResult], options: dict[str, Any]) -> list[tuple[int, float, float]]:
     """Rank, error of hidden entries and its standard error, in the unit of the errors shown."""
     found = validated(results, options["loss"], options.get("holdout") or 0.0)
-    if found is None:
-        return []
-    error, spread = found.mean, np.nan_to_num(found.standard_error)
-    if as_loss(options["loss"]).is_quadratic:  # ½(v − y)²: its root mean square
-        error = np.sqrt(2 * error)
-        spread = np.divide(spread, error, out=np.zeros_like(spread), where=error > 0)
     return [
-        (int(k), significant(e, 6), significant(s, 4))
-        for k, e, s in zip(found.ranks, error, spread, strict=True)
+        (rank, significant(error, 6), significant(0.0 if math.isnan(spread) else spread, 4))
+        for rank, error, spread in ([] if found is None else as_shown(found))
     ]
 
 

@@ -79,6 +79,8 @@ def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | 
         )
     if found.rank == found.ranks[-1]:
         text += " The best is the largest rank that was tried: try larger ones too."
+    elif found.rank_1se == found.ranks[0] > 1:
+        text += " It is the smallest rank that was tried: try smaller ones too."
     return Advice(found.rank_1se, "hidden", text)
 
 

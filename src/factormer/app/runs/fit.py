@@ -29,6 +29,7 @@ from factormer.run.provenance import circumstances
 from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
 from factormer.select.agreement import Consensus
+from factormer.select.validate import CrossValidation
 
 _LONG = 1e9  # entries × rank × iterations from which intermediate results are saved
 _NOTHING = np.zeros((0, 4))  # the trace of a fit that begins
@@ -173,7 +174,7 @@ def _kept(
     counts: Counts,
     bound: np.ndarray | None,
     fitted: _Fitted,
-    hidden: list[float] | None,
+    hidden: CrossValidation | None,
 ) -> RankResult:
     """Write the files of a rank; `hidden` are the errors of hidden entries."""
     result, found = fitted.result, fitted.found
@@ -181,7 +182,10 @@ def _kept(
     loss = as_loss(keywords["loss"])
     errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]), loss)
     trace = _continued(fitted.earlier, result.trace)
-    kept = replace(_result(result, rank, shares, errors, bound, trace), held_out=hidden)
+    kept = _result(result, rank, shares, errors, bound, trace)
+    if hidden is not None:
+        folds, rounding = hidden.errors[0].tolist(), hidden.resolution
+        kept = replace(kept, held_out=folds, held_out_rounding=rounding)
     if found is not None:
         stability = [float(number) for number in found.stability]
         kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))

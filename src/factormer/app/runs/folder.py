@@ -64,7 +64,8 @@ class RankResult:
     shares: list[float]
     stability: list[float] | None = None  # of each component, of several runs
     runs_kept: int | None = None
-    held_out: list[float] | None = None  # the loss of hidden entries, fold by fold
+    held_out: list[float] | None = None  # the loss of hidden entries, fold by fold; or NaN
+    held_out_rounding: float | None = None  # differences of these that are rounding
     divergence: float | None = None  # the mean loss of an entry, where it is not the squared error
     explained_divergence: float | None = None  # how much less it is than that of a constant
 

@@ -63,7 +63,7 @@ def _restored(value: Any, hint: Any) -> Any:
     """What JSON cannot write: NaN, infinity and tuples."""
     if hint is float and value is None:
         return math.nan
-    if isinstance(value, list) and hint == list[float]:
+    if isinstance(value, list) and list[float] in (hint, *get_args(hint)):
         return [_restored(part, float) for part in value]
     tuples = any(get_origin(part) is tuple for part in (hint, *get_args(hint)))
     return tuple(value) if isinstance(value, list) and tuples else value

@@ -61,8 +61,10 @@ def arrays_of(found: Consensus) -> dict[str, np.ndarray]:
     return {name: np.asarray(getattr(found, name)) for name in names}
 
 
-def held_out(data: Data, rank: int, keywords: dict[str, Any], holdout: float) -> list[float] | None:
-    """The error of hidden entries, fold by fold; None where there was no time for any."""
+def held_out(
+    data: Data, rank: int, keywords: dict[str, Any], holdout: float
+) -> CrossValidation | None:
+    """The errors of hidden entries; None where there was no time for any fold."""
     asked = {name: keywords[name] for name in (*_ALIKE, *_DATA)}
     folds = min(_FOLDS, parts_of(holdout))
     try:
@@ -71,7 +73,21 @@ def held_out(data: Data, rank: int, keywords: dict[str, Any], holdout: float) ->
         return None
     if found.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return found.errors[0][~np.isnan(found.errors[0])].tolist()
+    return found
+
+
+def as_shown(found: CrossValidation) -> list[tuple[int, float, float]]:
+    """Rank, error of hidden entries and its standard error, as people are shown errors.
+
+    For the squared error the root of the mean square, else the mean loss; NaN from a single fold.
+    """
+    error, spread = found.mean, found.standard_error
+    if found.loss.is_quadratic:  # ½(v − y)²
+        error = np.sqrt(2 * error)
+        spread = np.divide(spread, error, out=np.zeros_like(spread), where=error > 0)
+    return [
+        (int(k), float(e), float(s)) for k, e, s in zip(found.ranks, error, spread, strict=True)
+    ]
 
 
 def validated(
@@ -84,4 +100,5 @@ def validated(
     folds = min(len(errors) for _, errors in have)
     errors = np.array([errors[:folds] for _, errors in have], float)
     ranks = np.array([rank for rank, _ in have], int)
-    return CrossValidation(ranks, errors, as_loss(loss), holdout)
+    rounding = max(r.held_out_rounding or 0.0 for r in results)
+    return CrossValidation(ranks, errors, as_loss(loss), holdout, rounding)

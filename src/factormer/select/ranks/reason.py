@@ -15,10 +15,12 @@ def reason_of(
     probabilities: dict[int, float],
     rules: dict[str, Criterion],
     curves: dict[str, np.ndarray],
-    *,
-    is_last: bool,
+    untried: list[int],
 ) -> str:
-    """What was chosen, what the data shows at that rank, and who agrees."""
+    """What was chosen, what the data shows at that rank, and who agrees.
+
+    `untried` are the ranks beside it that were not among those to choose from.
+    """
     ranks = list(probabilities)
     if len(ranks) == 1:
         return f"{_count(rank)}: the only rank that was asked for, so nothing was compared."
@@ -30,11 +32,20 @@ def reason_of(
     else:
         low, high = (f(rule.rank for rule in rules.values()) for f in (min, max))
         text.append(f"No classical rule chooses the same: they say {low} to {high}.")
-    if is_last:
-        text.append("It is the largest rank that was tried: try larger ones too.")
+    if untried:
+        text.append(_advice(rank, ranks, untried))
     elif not clear:
         text.append("Look at the components of each before you settle on one.")
     return " ".join(text)
+
+
+def _advice(rank: int, ranks: list[int], untried: list[int]) -> str:
+    """Which ranks to try too."""
+    if rank == ranks[-1] and rank + 1 in untried:
+        return "It is the largest rank that was tried: try larger ones too."
+    if rank == ranks[0] and rank - 1 in untried:
+        return "It is the smallest rank that was tried: try smaller ones too."
+    return f"Try {_listed([str(k) for k in untried])} too, beside it."
 
 
 def exact_reason(rank: int) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from factormer.data import Blocks, Dense, Observed, Sparse
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.intake import as_rank, as_seed
 from factormer.data.observations import observe
 from factormer.data.sample import some_rows
@@ -17,6 +18,7 @@ from factormer.data.sparse import Rows
 from factormer.nn.rank import RankNetwork
 from factormer.nn.zoo import load_rank
 from factormer.problem.losses import Beta, as_loss
+from factormer.problem.problem import Problem
 from factormer.select.ranks.choice import Choice
 from factormer.select.ranks.criteria import Criterion, criteria, cross_validated
 from factormer.select.ranks.curves import Curves, curves
@@ -60,8 +62,9 @@ def select_rank(
     ranks : list of int, optional
         Ranks to choose from, at most min(m, n); by default 1 to 16. Those above the number of rows
         or columns that are not empty are left out.
-    loss : {"frobenius", "kullback-leibler"} or 2, 1
-        The squared error, or counts.
+    loss : str or float
+        "frobenius" (2), or "kullback-leibler" (1) for counts. Under another β-divergence, ranks are
+        compared by one of these: as counts where all entries are whole numbers.
     mask : array-like, (m, n), optional
         True where an entry of V is known.
     missing : "zeros", optional
@@ -83,8 +86,8 @@ def select_rank(
     """
     seed = as_seed(random_state)
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
-    counts = _is_of_counts(loss)
     network = load_rank(model)
+    beta = _beta(loss)
     matrix = observe(V, mask=mask, missing=missing, memory_limit=memory_limit)
     if isinstance(matrix, Blocks):
         most = min(matrix.reader.room / (8 * _COPIES), _SAMPLE)
@@ -98,6 +101,8 @@ def select_rank(
         values, known, data = None, None, matrix
     assert isinstance(data, Dense | Sparse)
     data, asked = _on_cpu(data), _asked(ranks, data)
+    counts = beta == 1 or (beta != 2 and _is_whole(matrix))
+    loss = 1 if counts else 2
     exact = _exact_rank(data)
     if exact is not None and exact in asked and known is None:
         return _certain(exact, asked)
@@ -116,7 +121,11 @@ def select_rank(
         extra["cross-validation"] = cross_validated(matrix, asked, loss=loss, seed=seed)
     # What fills gaps speaks for the rank that it was made with: the first guess, which has none,
     # must agree.
-    return _choice(network, chosen, asked, counts, extra, agreed=chosen.rank == first)
+    choice = _choice(network, chosen, asked, counts, extra, agreed=chosen.rank == first)
+    if beta in (1, 2):
+        return choice
+    name = "Kullback–Leibler divergence" if counts else "squared error"
+    return replace(choice, reason=f"{choice.reason} Ranks were compared under the {name}.")
 
 
 class _Chosen(NamedTuple):
@@ -151,10 +160,11 @@ def _choice(
     found, probabilities, rank = chosen
     rules = criteria(found, asked, counts=counts) | extra
     shown = _shown(found, asked, counts)
-    is_last = rank == asked[-1] and rank < min(found.view.shape)
+    beside = [k for k in (rank - 1, rank + 1) if 1 <= k <= min(found.view.shape)]
+    untried = [k for k in beside if k not in asked]
     sure = probabilities[rank] >= float(network.threshold)
-    clear = len(asked) > 1 and not is_last and sure and agreed
-    reason = reason_of(rank, clear, probabilities, rules, shown, is_last=is_last and len(asked) > 1)
+    clear = len(asked) > 1 and not untried and sure and agreed
+    reason = reason_of(rank, clear, probabilities, rules, shown, untried)
     return Choice(rank, clear, probabilities, reason, rules, shown)
 
 
@@ -187,20 +197,29 @@ def _certain(rank: int, asked: list[int]) -> Choice:
     return Choice(rank, True, probabilities, exact_reason(rank), rules, shown)
 
 
-def _is_of_counts(loss: Any) -> bool:
-    beta = as_loss(loss)
-    if isinstance(beta, Beta) and beta.beta in (1.0, 2.0):
-        return beta.beta == 1.0
+def _beta(loss: Any) -> float:
+    found = as_loss(loss)
+    if isinstance(found, Beta):
+        return found.beta
     raise ValueError(
-        f"loss is {loss!r}; a rank is chosen for 'frobenius' (2) or 'kullback-leibler' (1): take "
+        f"loss is {loss!r}; a rank is chosen under 'frobenius' (2) or 'kullback-leibler' (1): take "
         "the one that is nearer"
     )
+
+
+def _is_whole(V: Matrix) -> bool:
+    """Whether all known entries are whole numbers."""
+    if isinstance(V, Observed):
+        values, known = known_entries(V)
+        return bool((values[known] == values[known].round()).all())
+    entries = V.by_rows.values if isinstance(V, Sparse) else V.entries  # pyright: ignore
+    return bool((entries == entries.round()).all())
 
 
 def _asked(ranks: Any, V: Dense | Sparse) -> list[int]:
     """The ranks to choose from, each once, the lowest first."""
     m, n = V.shape
-    if not float(V.sq_norm()) > 0:
+    if not float(Problem(V, 1).mean()) > 0:
         raise ValueError("V has no entry above 0; there is nothing to choose components for")
     shape = view_of(V, torch.Generator().manual_seed(0)).shape if m * n <= LARGE else (m, n)
     most = min(shape)
