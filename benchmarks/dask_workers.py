@@ -108,7 +108,8 @@ def measured(V: Any, r: int, visits: int, fits: bool) -> dict[str, float]:
 
 def _visited(V: Any, H: torch.Tensor, visits: int) -> dict[str, float]:
     """Seconds of some visits of MiniBatchNMF from H, and those of the busiest worker."""
-    client, start = distributed.get_client(), H.mT.numpy()
+    client: Any = distributed.get_client()
+    start = H.mT.numpy()
     online = factormer.MiniBatchNMF(len(start), init="custom", max_iter=visits, tol=0)
     online.fit(V, H=start)  # which compiles
     seconds, before, after = [], {}, {}
