@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sklearn.decomposition
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
 import factormer
 from factormer.app.cli import main
@@ -31,13 +32,27 @@ def test_names_are_ours_until_they_are_given_back():
     factormer.patch_sklearn()
     factormer.patch_sklearn(strict=True)  # the last one counts
     assert issubclass(sklearn.decomposition.NMF, factormer.NMF)
-    assert sklearn.decomposition.NMF is sklearn.decomposition._nmf.NMF
-    assert sklearn.decomposition.NMF is patched.StrictNMF
+    assert sklearn.decomposition.NMF is patched.NMF
     factormer.unpatch_sklearn()
     factormer.unpatch_sklearn()
     for name, original in theirs.items():
         assert getattr(sklearn.decomposition, name) is original
-        assert getattr(sklearn.decomposition._nmf, name) is original
+
+
+def test_names_that_were_imported_before_work_as_before():
+    from sklearn.decomposition import non_negative_factorization
+
+    factormer.patch_sklearn()
+    W, H, _ = non_negative_factorization(X, n_components=3)
+    assert (W.shape, H.shape) == ((30, 3), (3, 20))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_pipelines_have_the_names_that_they_had(strict):
+    factormer.patch_sklearn(strict=strict)
+    pipeline = make_pipeline(sklearn.decomposition.NMF(2), sklearn.decomposition.MiniBatchNMF(2))
+    assert [name for name, _ in pipeline.steps] == ["nmf", "minibatchnmf"]
+    assert list(pipeline[0].fit(X).get_feature_names_out()) == ["nmf0", "nmf1"]
 
 
 def patched_names() -> list[str]:
@@ -45,9 +60,10 @@ def patched_names() -> list[str]:
 
 
 def test_parameters_and_defaults_are_those_of_sklearn():
-    defaults = sklearn.decomposition.NMF().get_params()
+    kinds = ("NMF", "MiniBatchNMF")
+    defaults = [getattr(sklearn.decomposition, kind)().get_params() for kind in kinds]
     factormer.patch_sklearn()
-    assert sklearn.decomposition.NMF().get_params() == defaults
+    assert [getattr(sklearn.decomposition, kind)().get_params() for kind in kinds] == defaults
     model = sklearn.decomposition.NMF(3, solver="mu", beta_loss="kullback-leibler")
     assert clone(model).get_params() == model.get_params()
     loaded = pickle.loads(pickle.dumps(model.fit(X)))

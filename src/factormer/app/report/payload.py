@@ -15,7 +15,6 @@ from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
-from factormer.problem.losses import as_loss
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
 _MAP_BYTES = 600_000  # for the maps of all ranks
