@@ -131,6 +131,17 @@ def test_a_run_that_gains_little_rests_and_the_best_goes_on_at_the_end(problem, 
     assert rmse[30] < rmse[16]
 
 
+def test_all_rest_once_a_fit_is_exact(problem, starts):
+    x = starts[2]
+    V = Problem(Dense(x.W @ x.H.mT), problem.rank)
+    solver = generations([starts[0], x, starts[1]], span=8, every=2)
+    with torch.no_grad(), threads():
+        states = {look.t: look.state for look in loop(V, solver, starts[0], limit=9)}
+    assert all(states[2].resting)
+    assert torch.equal(states[2].states[0].factors.W, states[7].states[0].factors.W)
+    assert len(states[8].states) == 1
+
+
 def test_generations_are_the_same_in_leaps_and_steps_and_never_get_worse(problem, starts):
     solver = generations(starts, n_children=2, span=11)
     many, one = (

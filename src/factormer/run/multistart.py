@@ -105,8 +105,9 @@ class Generations:
     After `span` iterations, when errors say which runs will end best, the two best stay, and
     `n_children` begin that are each made of two: their components together, at half their size, are
     merged in pairs (`merge`). What both found stays, and the rest is new. After another `span` the
-    best goes on alone. A run whose error falls no more rests until then: it takes no time. An
-    iteration is one of each state that does not rest; its point is the best, which always stays.
+    best goes on alone. A run whose error falls no more rests until then: it takes no time. All rest
+    once a fit is exact. An iteration is one of each state that does not rest; its point is the
+    best, which always stays.
     """
 
     solver: Solver[Any]
@@ -116,6 +117,7 @@ class Generations:
     gain: float = 1e-4  # of the squared error, between two checks, below which a run rests
     every: int = 10  # iterations between two checks
     apart: float = 1e-4  # between the squared errors of runs that count as different
+    exact: float = 1e-8  # of ‖V‖²: a squared error below which no run is worth its time
 
     @property
     def end(self) -> int:
@@ -168,8 +170,9 @@ class Generations:
             return self._next(problem, state, last)
         if state.t % self.every:
             return state
+        done = self._is_exact(problem, last)
         rests = [
-            rest or not before - now > self.gain * now
+            done or rest or not before - now > self.gain * now
             for rest, before, now in zip(state.resting, state.errors, last, strict=True)
         ]
         return state._replace(errors=tuple(last), resting=tuple(rests))
@@ -183,6 +186,7 @@ class Generations:
             above = errors[k] - errors[parents[-1]] if parents else torch.inf
             if above > self.apart * errors[k] and errors[k] < torch.inf:
                 parents.append(k)
+        parents = parents[:1] if self._is_exact(problem, errors) else parents
         pairs = sorted(combinations(range(len(parents)), 2), key=lambda pair: (sum(pair), pair))
         children = [
             self.solver.init(problem, between(*(state.states[parents[k]].factors for k in pair)))
@@ -190,6 +194,9 @@ class Generations:
         ]
         stay = parents[:2] or [state.best]
         return self._with([*(state.states[k] for k in stay), *children], 0, state.t)
+
+    def _is_exact(self, problem: Problem, errors: list[float]) -> bool:
+        return min(errors) <= self.exact * float(problem.V.sq_norm())
 
     def _with(self, states: list[Any], best: int, t: int) -> GenerationsState:
         unknown, awake = (torch.inf,) * len(states), (False,) * len(states)
