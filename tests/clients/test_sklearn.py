@@ -53,7 +53,8 @@ def test_pipelines_have_the_names_that_they_had(strict):
     factormer.patch_sklearn(strict=strict)
     pipeline = make_pipeline(theirs.NMF(2), theirs.MiniBatchNMF(2))
     assert [name for name, _ in pipeline.steps] == ["nmf", "minibatchnmf"]
-    assert list(pipeline[0].fit(X).get_feature_names_out()) == ["nmf0", "nmf1"]
+    first: Any = pipeline[0].fit(X)
+    assert list(first.get_feature_names_out()) == ["nmf0", "nmf1"]
 
 
 def patched_names() -> list[str]:
