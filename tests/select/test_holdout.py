@@ -76,6 +76,13 @@ def test_a_zero_that_was_predicted_costs_a_finite_loss():
     assert np.isfinite(Speckled.of(observe(V + 0.1), 4, 0).error(0, zero, Beta(0.0)))
 
 
+def test_the_only_count_of_a_row_costs_a_moderate_loss():
+    V = np.eye(6)  # whichever entry is hidden, its row and column have no other
+    zero = Factors(torch.zeros(6, 1).double(), torch.zeros(6, 1).double())
+    speckled = Speckled.of(observe(V), 4, 0)
+    assert max(speckled.error(part, zero, Beta(1.0)) for part in range(4)) < 5
+
+
 def test_weights_weigh_the_error():
     rng = np.random.default_rng(0)
     V, weights = rng.random((12, 8)), rng.choice([0.5, 3.0], size=(12, 8))

@@ -165,6 +165,38 @@ def test_data_of_rank_one_or_two_is_recognised_as_exact(V, rank):
     assert len(choice.table) == len(choice.probabilities)
 
 
+@pytest.mark.parametrize("ranks", [range(5, 9), [2, 4, 8], [1, 5, 9]])
+def test_a_rank_without_its_neighbours_is_never_clear(ranks):
+    rng = np.random.default_rng(0)
+    V = (
+        rng.gamma(0.5, size=(60, 3))
+        @ rng.gamma(0.5, size=(3, 40))
+        * rng.uniform(0.9, 1.1, (60, 40))
+    )
+    choice = factormer.select_rank(V, ranks)
+    assert not choice.clear
+    assert "ry " in choice.reason
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_unit_of_v_does_not_matter(scale):
+    rng = np.random.default_rng(0)
+    V = (
+        rng.gamma(0.5, size=(40, 3))
+        @ rng.gamma(0.5, size=(3, 30))
+        * rng.uniform(0.9, 1.1, (40, 30))
+    )
+    assert factormer.select_rank(scale * V, range(1, 6)).rank == 3
+
+
+def test_under_other_divergences_ranks_are_compared_by_one_that_is_known():
+    V = np.random.default_rng(0).poisson(3.0, (30, 20)).astype(float)
+    counted = factormer.select_rank(V, range(1, 4), loss=0.5)
+    assert counted.reason.endswith("Ranks were compared under the Kullback–Leibler divergence.")
+    other = factormer.select_rank(V + 0.5, range(1, 4), loss=0)
+    assert other.reason.endswith("Ranks were compared under the squared error.")
+
+
 @pytest.mark.parametrize("shape", [(2, 2), (3, 3), (2, 30), (5, 4)])
 def test_tiny_data_is_answered(shape):
     V = np.random.default_rng(0).random(shape)
@@ -182,7 +214,7 @@ def test_tiny_data_is_answered(shape):
         (np.full((6, 5), np.nan), {}, "no entry of V is known"),
         (-np.ones((6, 5)), {}, "Negative"),
         (np.ones((2, 6, 5)), {}, "it must be one matrix"),
-        (np.ones((6, 5)), {"loss": 0}, "a rank is chosen for 'frobenius'"),
+        (np.ones((6, 5)), {"loss": "hinge"}, "choose 'frobenius'"),
         (np.ones((6, 5)), {"model": "any-rank"}, "any-rank does not choose a rank"),
     ],
 )

@@ -102,7 +102,7 @@ def select_rank(
     assert isinstance(data, Dense | Sparse)
     data, asked = _on_cpu(data), _asked(ranks, data)
     counts = beta == 1 or (beta != 2 and _is_whole(matrix))
-    loss = 1 if counts else 2
+    loss = 1.0 if counts else 2.0
     exact = _exact_rank(data)
     if exact is not None and exact in asked and known is None:
         return _certain(exact, asked)
