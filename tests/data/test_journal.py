@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_a_store_that_goes_away_names_the_folder(file, tmp_path):
             raise ConnectionError("the store is gone")
         return source.read(a, b)
 
-    B = blocks_of(type(source)(**{**vars(source), "read": read}), LIMIT)
+    B = blocks_of(replace(source, read=read, fill=None), LIMIT)
 
     def lose(row):
         if row.passes == 3:

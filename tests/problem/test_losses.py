@@ -71,7 +71,8 @@ def test_curvature_is_the_slope_of_the_slope(beta, rng):
 def test_names():
     assert {name: as_loss(name).degree for name in NAMES} == NAMES
     assert as_loss(0.5).degree == 0.5
-    for wrong in ("kl", None, True, float("nan")):
+    assert [as_loss(short) for short in ("fro", "kl", "is")] == [Beta(2.0), Beta(1.0), Beta(0.0)]
+    for wrong in ("hinge", None, True, float("nan")):
         with pytest.raises(ValueError, match="choose 'frobenius'"):
             as_loss(wrong)
 

@@ -190,6 +190,7 @@ def _kept(
         stability = [float(number) for number in found.stability]
         kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))
     views = errors._asdict()
+    del views["divergence"], views["explained"]  # which result.json has, where there are any
     if data.columns.grid is not None and not is_sparse(data.V):
         at = np.argsort(-W, axis=0, kind="stable")[:_EXAMPLES].T  # (r, k)
         rows = np.unique(at)
