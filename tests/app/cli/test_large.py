@@ -40,7 +40,7 @@ def test_a_file_beyond_the_limit_is_fitted_in_blocks(V, tmp_path, capsys):
     header, *rows = (out / "rank-3" / "trace.csv").read_text().splitlines()
     assert header == "iteration,passes,seconds,rmse"
     assert int(rows[-1].split(",")[1]) == high["passes"]
-    assert not (out / "passes").exists()  # which are kept only until all is done
+    assert not (out / ".passes").exists()  # which are kept only until all is done
 
 
 def test_a_fit_that_was_cut_short_is_continued_by_the_same_command(V, tmp_path, monkeypatch):
@@ -57,12 +57,73 @@ def test_a_fit_that_was_cut_short_is_continued_by_the_same_command(V, tmp_path, 
 
     monkeypatch.setattr(OutOfCore, "sweep", gone)
     assert ran([*command, tmp_path / "run"]) == 1
-    assert len(list((tmp_path / "run" / "passes").glob("pass-*.npz"))) == 3
+    assert len(list((tmp_path / "run" / ".passes").glob("pass-*.npz"))) == 3
     kept.append(1)
     assert ran([*command, tmp_path / "run"]) == 0
     whole, again = (np.load(tmp_path / name / "rank-3" / "W.npy") for name in ("whole", "run"))
     np.testing.assert_allclose(again, whole, rtol=1e-12)
-    assert not (tmp_path / "run" / "passes").exists()
+    assert not (tmp_path / "run" / ".passes").exists()
+
+
+def test_files_of_the_user_stay(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    out, command = tmp_path / "run", ["fit", tmp_path / "V.npy", "--rank", "2", *LIMIT, "--out"]
+    mine = [out / "passes" / "thesis.txt", out / "notes.new", out / ".passes" / "thesis.txt"]
+    for file in mine:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    for fresh in ([], ["--fresh"]):
+        assert ran([*command, out, *fresh]) == 1
+        assert "holds thesis.txt, which is not of them" in " ".join(capsys.readouterr().err.split())
+    mine.pop().rename(tmp_path / "thesis.txt")
+    assert ran([*command, out, "--fresh"]) == 0
+    assert all(file.read_text() == "mine" for file in mine)
+
+
+def test_ranks_that_are_done_are_not_fitted_again(V, tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "V.npy", V)
+    out, limit = tmp_path / "run", [*LIMIT, "--json"]
+    command = ["fit", tmp_path / "V.npy", "--out", out, *limit]
+    assert ran([*command, "--rank", "3"]) == 0
+    first = json.loads(capsys.readouterr().out)["results"]
+    kept = (out / "rank-3" / "W.npy").stat().st_mtime_ns
+    assert ran([*command, "--rank", "2,3"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [row["rank"] for row in results] == [2, 3]
+    assert results[1:] == first
+    assert (out / "rank-3" / "W.npy").stat().st_mtime_ns == kept
+    monkeypatch.setattr(OutOfCore, "sweep", lambda *args, **options: pytest.fail("V was read"))
+    assert ran([*command, "--rank", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == results[:1]
+    assert len(json.loads((out / "run.json").read_text())["results"]) == 2
+
+
+def test_runs_on_other_data_or_with_other_options_are_refused(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    np.save(tmp_path / "other.npy", V + 1)
+    out = tmp_path / "run"
+
+    def fit(name, *more):
+        code = ran(["fit", tmp_path / name, "--rank", "2", "--out", out, *more])
+        return code, " ".join(capsys.readouterr().err.split())
+
+    assert fit("V.npy", *LIMIT) == (0, "")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for name, more, words in (
+        ("other.npy", LIMIT, "holds a run on other data"),
+        ("V.npy", [*LIMIT, "--seed", "3"], "holds a run with random_state 0, not 3"),
+        ("V.npy", [], "holds a run in blocks, of data beyond memory; choose another --out"),
+    ):
+        code, said = fit(name, *more)
+        assert (code, words in said) == (1, True), said
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert fit("V.npy", "--fresh", "--max-iter", "3") == (0, "")
+    assert not (out / "rank-2" / "W.npy").exists()
+    code, said = fit("V.npy", *LIMIT)
+    assert (code, "holds a run on data in memory; choose another --out" in said) == (1, True)
+    assert (out / "rank-2" / "factors.npz").exists()
+    assert fit("V.npy", *LIMIT, "--fresh") == (0, "")
+    assert not (out / "rank-2" / "factors.npz").exists()
 
 
 def test_stores_are_fitted_in_blocks_and_say_so(V, tmp_path, capsys):
@@ -89,6 +150,15 @@ def test_another_loss_is_fitted(V, tmp_path, capsys):
     ("argv", "words"),
     [
         (["--mask", "m.npy"], "--mask is for data in memory"),
+        (["--row-labels", "nofile.txt"], "--row-labels is for data in memory"),
+        (["--column-labels", "nofile.txt"], "--column-labels is for data in memory"),
+        (["--rows-are", "line"], "--rows-are is for data in memory"),
+        (["--columns-are", "line"], "--columns-are is for data in memory"),
+        (["--resize", "2x2"], "--resize is for data in memory"),
+        (["--no-header"], "--no-header is for data in memory"),
+        (["--index"], "--no-index is for data in memory"),
+        (["--loss", "select"], "--loss select is for data in memory"),
+        (["--accelerator", "junk"], "junk"),
         (["--loss", "itakura-saito"], "β between 1 and 2"),
         (["--memory-limit", "much"], "memory_limit is 'much'"),
         (["--memory-limit", "200kB"], "raise it, or choose a lower rank"),

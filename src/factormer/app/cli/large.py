@@ -22,6 +22,7 @@ def fit_large(
     *,
     options: dict[str, Any],
     refused: dict[str, Any],
+    fresh: bool,
     memory_limit: str | None,
     as_json: bool,
     progress: bool | None,
@@ -31,7 +32,7 @@ def fit_large(
     from factormer.data.outofcore import blocks_of
 
     for name, value in refused.items():
-        if value:
+        if value is not None and value is not False and value != []:
             raise ValueError(
                 f"--{name} is for data in memory, and {file} is read in blocks: leave it out, or "
                 "raise --memory-limit"
@@ -45,7 +46,14 @@ def fit_large(
     bar = _PassBar(V, shown=progress)
     with bar, ended_as_interrupted():
         results = fit_in_blocks(
-            V, ranks, options, out, described=described, begin=bar.begin, watch=bar.watch
+            V,
+            ranks,
+            options,
+            out,
+            described=described,
+            fresh=fresh,
+            begin=bar.begin,
+            watch=bar.watch,
         )
     interrupted = any(result.status == "INTERRUPTED" for result in results)
     if as_json:

@@ -15,7 +15,6 @@ from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
-from factormer.problem.losses import as_loss
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
 _MAP_BYTES = 600_000  # for the maps of all ranks
@@ -27,7 +26,7 @@ _POINTS = 1200  # per line at most; more cannot be seen
 def payload(folder: RunFolder) -> dict[str, Any]:
     """All that the page of a run shows."""
     results = folder.results()
-    if folder.is_run and not results:
+    if folder.is_run and not results and folder.in_blocks() is None:
         raise ValueError(f"{folder.path} holds no result yet; fit it first: factormer fit")
     run = folder.description()
     rows, columns = folder.axes()

@@ -38,6 +38,26 @@ def load_object(path: Path, **kinds: Any) -> dict[str, Any]:
     return found
 
 
+def load_in_blocks(path: Path) -> dict[str, Any] | None:
+    """The run.json of a run on data beyond memory; None if it is of another run."""
+    if "passes_over" not in load_object(path):
+        return None
+    return load_object(path, passes_over=dict, options=dict, shape=list, results=list)
+
+
+def load_run(path: Path) -> dict[str, Any]:
+    """The run.json of a run on data in memory; one on data beyond it is refused."""
+    if load_in_blocks(path) is not None:
+        raise ValueError(
+            f"{path.parent} holds a run in blocks, of data beyond memory, which has factors (W.npy "
+            "and H.npy of each rank) and no report; use them, or choose another run"
+        )
+    run = load_object(path, data=dict, options=dict, made_with=dict, command=str)
+    if not all(isinstance(run["data"].get(name), str) for name in ("name", "checksum")):
+        raise damaged(path, "does not name its data")
+    return run
+
+
 def built(kind: type[Kind], values: Any, path: Path) -> Kind:
     """A dataclass from the object of a JSON file, whose parts must have its types."""
     if not isinstance(values, dict):
