@@ -118,7 +118,8 @@ def factorize(
     symmetric : bool
         V ≈ H Hᵀ, for V = Vᵀ.
     n_init : int
-        Runs from different starts, of which the best is kept.
+        Runs from different starts, of which the best is kept; side by side, with further ones made
+        of the best, if start and solver are left to choose.
     order : {"share", None}
         Components by their share of W Hᵀ, the largest first; None: unchanged.
     scale : {"balanced", "sum", None}

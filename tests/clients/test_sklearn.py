@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import sklearn.decomposition
+import sklearn.decomposition as decomposition
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
 import factormer
 from factormer.app.cli import main
@@ -17,6 +19,7 @@ from factormer.clients import sklearn as patched
 from factormer.data.intake import as_matrix
 from factormer.estimator.fitting import request_of
 
+theirs: Any = decomposition  # whose parts change
 X = np.random.default_rng(0).random((30, 4)) @ np.random.default_rng(1).random((4, 20)) + 0.01
 
 
@@ -27,17 +30,31 @@ def unpatched():
 
 
 def test_names_are_ours_until_they_are_given_back():
-    theirs = {name: getattr(sklearn.decomposition, name) for name in patched_names()}
+    before = {name: getattr(theirs, name) for name in patched_names()}
     factormer.patch_sklearn()
     factormer.patch_sklearn(strict=True)  # the last one counts
-    assert issubclass(sklearn.decomposition.NMF, factormer.NMF)
-    assert sklearn.decomposition.NMF is sklearn.decomposition._nmf.NMF
-    assert sklearn.decomposition.NMF is patched.StrictNMF
+    assert issubclass(theirs.NMF, factormer.NMF)
+    assert theirs.NMF is patched.NMF
     factormer.unpatch_sklearn()
     factormer.unpatch_sklearn()
-    for name, original in theirs.items():
-        assert getattr(sklearn.decomposition, name) is original
-        assert getattr(sklearn.decomposition._nmf, name) is original
+    for name, original in before.items():
+        assert getattr(theirs, name) is original
+
+
+def test_names_that_were_imported_before_work_as_before():
+    imported = theirs.non_negative_factorization
+    factormer.patch_sklearn()
+    W, H, _ = imported(X, n_components=3)
+    assert (W.shape, H.shape) == ((30, 3), (3, 20))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_pipelines_have_the_names_that_they_had(strict):
+    factormer.patch_sklearn(strict=strict)
+    pipeline = make_pipeline(theirs.NMF(2), theirs.MiniBatchNMF(2))
+    assert [name for name, _ in pipeline.steps] == ["nmf", "minibatchnmf"]
+    first: Any = pipeline[0].fit(X)
+    assert list(first.get_feature_names_out()) == ["nmf0", "nmf1"]
 
 
 def patched_names() -> list[str]:
@@ -45,11 +62,13 @@ def patched_names() -> list[str]:
 
 
 def test_parameters_and_defaults_are_those_of_sklearn():
-    defaults = sklearn.decomposition.NMF().get_params()
+    kinds = ("NMF", "MiniBatchNMF")
+    defaults = [getattr(theirs, kind)().get_params() for kind in kinds]
     factormer.patch_sklearn()
-    assert sklearn.decomposition.NMF().get_params() == defaults
-    model = sklearn.decomposition.NMF(3, solver="mu", beta_loss="kullback-leibler")
-    assert clone(model).get_params() == model.get_params()
+    assert [getattr(theirs, kind)().get_params() for kind in kinds] == defaults
+    model = theirs.NMF(3, solver="mu", beta_loss="kullback-leibler")
+    copy: Any = clone(model)
+    assert copy.get_params() == model.get_params()
     loaded = pickle.loads(pickle.dumps(model.fit(X)))
     np.testing.assert_array_equal(loaded.components_, model.components_)
 
@@ -59,7 +78,7 @@ def test_a_solver_asks_for_the_loss_unless_it_is_to_be_obeyed(solver, loss, capl
     patched._said.clear()
     factormer.patch_sklearn()
     with caplog.at_level(logging.WARNING):
-        model = sklearn.decomposition.NMF(4, solver=solver, beta_loss=loss, random_state=0)
+        model = theirs.NMF(4, solver=solver, beta_loss=loss, random_state=0)
         W = model.fit_transform(X)
         model.fit(X)
     assert [record.message for record in caplog.records if "asks factormer" in record.message] == [
@@ -68,7 +87,7 @@ def test_a_solver_asks_for_the_loss_unless_it_is_to_be_obeyed(solver, loss, capl
     ]
     ours = factormer.NMF(4, beta_loss=loss, random_state=0)
     np.testing.assert_array_equal(W, ours.fit_transform(X))
-    again, components, _ = sklearn.decomposition.non_negative_factorization(
+    again, components, _ = theirs.non_negative_factorization(
         X, n_components=4, solver=solver, beta_loss=loss, random_state=0
     )
     np.testing.assert_array_equal(again, W)
@@ -79,7 +98,7 @@ def test_a_solver_asks_for_the_loss_unless_it_is_to_be_obeyed(solver, loss, capl
 @pytest.mark.parametrize("strict", [False, True])
 def test_the_request_has_what_was_asked_for(strict):
     factormer.patch_sklearn(strict=strict)
-    model = sklearn.decomposition.NMF(4, solver="mu")
+    model = theirs.NMF(4, solver="mu")
     request = request_of(model._options(), as_matrix(X), None, None, None, 0)
     assert (request.solver, request.start) == (("mu", "nndsvda") if strict else ("auto", "auto"))
 
@@ -87,9 +106,9 @@ def test_the_request_has_what_was_asked_for(strict):
 def test_what_sklearn_refuses_is_refused():
     factormer.patch_sklearn()
     with pytest.raises(ValueError, match="does not handle beta_loss"):
-        sklearn.decomposition.NMF(2, beta_loss="kullback-leibler").fit(X)
+        theirs.NMF(2, beta_loss="kullback-leibler").fit(X)
     with pytest.raises(ValueError, match="does not handle beta_loss"):
-        sklearn.decomposition.non_negative_factorization(X, beta_loss="kullback-leibler")
+        theirs.non_negative_factorization(X, beta_loss="kullback-leibler")
 
 
 PROGRAM = """

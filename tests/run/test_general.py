@@ -209,7 +209,7 @@ def test_float32_stays(random):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"loss": "kl"}, "choose 'frobenius'"),
+        ({"loss": "hinge"}, "choose 'frobenius'"),
         ({"loss": "itakura-saito"}, r"β = 0 and V has \d+ zeros"),
         ({"mask": np.ones((3, 3))}, r"mask has shape \(3, 3\); it must have that of V, \(30, 20\)"),
         ({"weights": -np.ones((30, 20))}, "600 entries that are negative"),

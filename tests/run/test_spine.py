@@ -18,6 +18,7 @@ from factormer.penalties import L1, Simplex
 from factormer.run.choose import choose
 from factormer.run.registry import SOLVERS, STARTS, TRAITS
 from factormer.run.request import Request
+from factormer.run.result import Status
 from tests.app.runs import cases
 
 DATA = {
@@ -91,7 +92,7 @@ def test_a_plan_is_made_without_reading_an_entry():
         (DATA["small"], {"tol": 0.0}, ["W as the last iteration leaves it"]),
         (DATA["small"], {"loss": 1.0}, ["β = 1", "newton on V"]),
         (DATA["small"], {"regularize_W": Simplex()}, ["with Simplex", "ao-admm on V"]),
-        (DATA["small"], {"n_init": 3}, ["3 runs, of which the best is kept"]),
+        (DATA["small"], {"n_init": 3}, ["3 runs, of which the best is kept", "side by side"]),
         (DATA["small"], {"time_limit": 2.5}, ["or 2.5 s"]),
     ],
 )
@@ -120,6 +121,45 @@ def test_the_best_of_several_runs_is_kept():
     V = DATA["small"]
     one, several = (factorize(V, 5, init="random", n_init=n).rmse for n in (1, 6))
     assert several <= one
+
+
+@pytest.mark.parametrize("kind", ["small", "sketched", "sparse"])
+def test_runs_side_by_side_keep_the_laws(kind):
+    V, seen = DATA[kind], []
+    options = {"n_init": 3, "max_iter": 30, "tol": 0.0, "random_state": 2}
+    one, again = (factorize(V, 4, callback=seen.append, **options) for _ in range(2))
+    assert one.n_iter == 30
+    assert [row.iteration for row in seen] == 2 * list(range(31))
+    np.testing.assert_array_equal(one.W, again.W)
+    assert one.rmse <= one.trace.rmse[-1] * (1 + 1e-9)
+    dense = V.toarray() if kind == "sparse" else V
+    assert one.rmse == pytest.approx(np.sqrt(np.mean((dense - one.W @ one.H.T) ** 2)))
+
+
+def test_runs_side_by_side_end_in_time_though_the_best_has_converged():
+    V = np.outer(np.arange(1.0, 41), np.arange(1.0, 31))  # exact after an iteration
+    asked = {"n_init": 6, "max_iter": 5000, "tol": 1e-2}
+    stopped = factorize(V, 2, watch=lambda _, trace: len(trace) > 20, **asked)
+    assert stopped.status is Status.INTERRUPTED
+    assert stopped.n_iter < 40
+    assert factorize(V, 2, time_limit=1e-6, **asked).status is Status.TIME_LIMIT
+    assert factorize(V, 2, **asked).status is Status.CONVERGED
+
+
+def test_more_runs_than_fit_side_by_side_follow_each_other():
+    seen = []
+    factorize(DATA["small"], 3, n_init=12, max_iter=5, callback=seen.append)
+    assert [row.iteration for row in seen].count(0) == 2
+
+
+@pytest.mark.parametrize(
+    "asked", [{"init": "random"}, {"solver": "hals"}, {"loss": 1.0}, {"regularize_H": L1(0.1)}]
+)
+def test_runs_follow_each_other_where_a_part_was_asked_for(asked):
+    seen = []
+    factorize(DATA["small"], 3, n_init=3, max_iter=2, callback=seen.append, **asked)
+    assert [row.iteration for row in seen].count(0) == 3
+    assert "side by side" not in str(factormer.explain(DATA["small"], 3, n_init=3, **asked))
 
 
 WALK = """

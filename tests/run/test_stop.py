@@ -3,7 +3,7 @@
 import math
 
 from factormer.run.result import Status
-from factormer.run.stop import Rounding, Stalled, Stationary, TimeBudget, any_of
+from factormer.run.stop import Rounding, Stalled, Stationary, TimeBudget, any_of, not_before
 from factormer.run.trace import Row
 from tests.run.scripted import Scripted
 
@@ -36,6 +36,13 @@ def test_exact_fit_up_to_rounding_converges_though_its_gradient_is_noise():
 def test_tolerance_of_zero_runs_all_iterations_even_at_a_solution():
     result = Scripted(8 * [1.0]).run(stop=Stationary(tol=0.0, every=1))
     assert (result.status, result.n_iter) == (Status.MAX_ITER, 7)
+
+
+def test_convergence_may_have_to_wait_but_not_the_time_limit(clock):
+    rule = not_before(5, Stationary(0.1, every=1))
+    assert Scripted([0.0] + 9 * [1.0]).run(stop=rule).n_iter == 5
+    late = not_before(5, TimeBudget(3.0, since=clock.now))
+    assert Scripted(9 * [0.5], clock).run(stop=late).status is Status.TIME_LIMIT
 
 
 def test_rule_used_twice_measures_from_each_start():

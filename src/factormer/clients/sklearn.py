@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 import sklearn.decomposition
-from sklearn.decomposition import _nmf
 
-from factormer.estimator import functional, nmf
-from factormer.estimator.minibatch import MiniBatchNMF
+from factormer.estimator import functional, minibatch, nmf
 from factormer.estimator.options import loss_of
 
-_PLACES: tuple[Any, ...] = (sklearn.decomposition, _nmf)
 _log = logging.getLogger(__name__)
-_theirs: dict[str, Any] = {}  # by name, while they are patched
 _said: set[str] = set()
+
+
+@dataclass
+class _Patched:
+    """What stood in scikit-learn, by name, while it is patched; and whether options are obeyed."""
+
+    theirs: dict[str, Any] = field(default_factory=dict)
+    strict: bool = False
+
+
+_patched = _Patched()
 
 
 class NMF(nmf.NMF):
     """`factormer.NMF` with the parameters and defaults of scikit-learn's.
 
     solver="cd" and "mu" ask for the loss, which the best solver serves, and init=None for the best
-    start; other starts are obeyed.
+    start, unless `patch_sklearn` was strict; other starts are obeyed.
     """
 
     def __init__(
@@ -58,14 +66,50 @@ class NMF(nmf.NMF):
         )
 
     def _options(self) -> Any:
-        return chosen(self)
+        return self if _patched.strict else chosen(self)
 
 
-class StrictNMF(NMF):
-    """The same with the solver and the start that are asked for."""
+class MiniBatchNMF(minibatch.MiniBatchNMF):
+    """`factormer.MiniBatchNMF` with the defaults of scikit-learn's."""
 
-    def _options(self) -> Any:
-        return self
+    def __init__(
+        self,
+        n_components: Any = "auto",
+        *,
+        init: Any = None,
+        batch_size: int = 1024,
+        beta_loss: Any = "frobenius",
+        tol: float | int = 1e-4,
+        max_no_improvement: int | None = 10,
+        max_iter: int = 200,
+        alpha_W: Any = 0.0,
+        alpha_H: Any = "same",
+        l1_ratio: Any = 0.0,
+        forget_factor: Any = 0.7,
+        fresh_restarts: bool = False,
+        fresh_restarts_max_iter: int = 30,
+        transform_max_iter: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        super().__init__(
+            n_components,
+            init=init,
+            batch_size=batch_size,
+            beta_loss=beta_loss,
+            tol=tol,
+            max_no_improvement=max_no_improvement,
+            max_iter=max_iter,
+            alpha_W=alpha_W,
+            alpha_H=alpha_H,
+            l1_ratio=l1_ratio,
+            forget_factor=forget_factor,
+            fresh_restarts=fresh_restarts,
+            fresh_restarts_max_iter=fresh_restarts_max_iter,
+            transform_max_iter=transform_max_iter,
+            random_state=random_state,
+            verbose=verbose,
+        )
 
 
 def chosen(options: Any) -> Any:
@@ -103,21 +147,10 @@ def non_negative_factorization(
     **options: Any,
 ) -> tuple[Any, Any, int]:
     """W, H and the number of iterations, with scikit-learn's parameters and defaults."""
-    loss_of(options.get("beta_loss", "frobenius"), solver)
-    if solver in ("cd", "mu"):
-        _say(solver)
-        solver = "auto"
-    options |= {"init": "auto" if init is None else init, "solver": solver}
+    asked = NMF(n_components, init=init, solver=solver, **options)._options()
     return functional.non_negative_factorization(
-        X, W, H, n_components, update_H=update_H, **options
+        X, W, H, n_components, update_H=update_H, **options, init=asked.init, solver=asked.solver
     )
-
-
-def _strict_factorization(
-    X: Any, W: Any = None, H: Any = None, n_components: Any = "auto", **options: Any
-) -> tuple[Any, Any, int]:
-    options = {"init": None, "solver": "cd"} | options
-    return functional.non_negative_factorization(X, W, H, n_components, **options)
 
 
 def patch_sklearn(*, strict: bool = False) -> None:
@@ -135,22 +168,16 @@ def patch_sklearn(*, strict: bool = False) -> None:
         they ask for the loss, which the best solver serves from the best start.
     """
     unpatch_sklearn()
-    ours = {
-        "NMF": StrictNMF if strict else NMF,
-        "MiniBatchNMF": MiniBatchNMF,
-        "non_negative_factorization": (
-            _strict_factorization if strict else non_negative_factorization
-        ),
-    }
-    for name, replacement in ours.items():
-        _theirs[name] = getattr(sklearn.decomposition, name)
-        for place in _PLACES:
-            setattr(place, name, replacement)
+    _patched.strict = strict
+    for ours in (NMF, MiniBatchNMF, non_negative_factorization):
+        name = ours.__name__
+        _patched.theirs[name] = getattr(sklearn.decomposition, name)
+        setattr(sklearn.decomposition, name, ours)
 
 
 def unpatch_sklearn() -> None:
     """Give scikit-learn its own functions back; nothing happens where it was not patched."""
-    for name, original in _theirs.items():
-        for place in _PLACES:
-            setattr(place, name, original)
-    _theirs.clear()
+    for name, original in _patched.theirs.items():
+        setattr(sklearn.decomposition, name, original)
+    _patched.theirs.clear()
+    _patched.strict = False

@@ -207,10 +207,10 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             rank = None if self.choice_ is None else self.choice_.rank
             before = getattr(self, "components_", None)
             request = request_of(self._options(), V, W, H, before, seed, rank)
-            total = request.limits.max_iter * request.n_init
-            hooks = Hooks.of(self, X, total)
-            with bar(bool(self.verbose), total) as look:
-                watch, plan = all_of(look, None if hooks is None else hooks.look), choose(request)
+            plan = choose(request)
+            hooks = Hooks.of(self, X, plan.max_iter)
+            with bar(bool(self.verbose), plan.max_iter) as look:
+                watch = all_of(look, None if hooks is None else hooks.look)
                 (result,) = execute(plan, started=started, callback=self.callback, watch=watch)
             error = reconstruction_error(request, result)
         x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors

@@ -38,7 +38,27 @@ def choose(request: Request) -> Plan:
     if request.n_init > 1 and request.start in DETERMINED:
         restart = _start(request, "random", stages[0].view).start
     n_runs = max(request.n_init, _runs(request, name))
-    return Plan(request, start, name, why, restart, n_runs, tuple(stages), _settles(request))
+    kinds = _kinds(request, start, name)
+    if kinds and stages[0].view is View.SKETCH:
+        n_iter = max(stages[0].max_iter, request.limits.max_iter * 4 // 5)
+        stages[0] = stages[0]._replace(max_iter=n_iter)
+    settles = _settles(request)
+    return Plan(request, start, name, why, restart, n_runs, tuple(stages), settles, kinds)
+
+
+def _kinds(request: Request, start: Initializer, name: str) -> tuple[Initializer, ...]:
+    """The kinds of start of several runs side by side: none is best everywhere.
+
+    None where runs follow each other: if a start or solver was asked for, or there is one run.
+    """
+    problem, asked = request.problem, (request.start, request.solver)
+    if request.n_init == 1 or asked != ("auto", "auto") or request.is_symmetric:
+        return ()
+    V = problem.V
+    one = len(V.shape) == 2 and V.device.type == "cpu" and not isinstance(V, Blocks)
+    if not one or not problem.is_plain or not request.limits.max_iter:
+        return ()
+    return (start, *(STARTS[kind]() for kind in T.KINDS if kind != name))
 
 
 def _runs(request: Request, start: str) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
-from factormer.run.multistart import Tournament
+from factormer.run.multistart import Generations, Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Limits, Request
@@ -34,6 +36,7 @@ from factormer.run.stop import (
     TimeBudget,
     Watch,
     any_of,
+    not_before,
     watched,
 )
 from factormer.run.trace import Row
@@ -68,12 +71,14 @@ def _one(
     limit = request.limits.time_limit
     until = None if limit is None else started + limit
     begun = started
-    for number, (start, seed) in enumerate(_runs(plan), start=1):
-        result = _run(plan, start, seed, begun, until, callback, watch)
+    left = plan.n_runs
+    for start, seeds in _runs(plan):
+        result = _run(plan, start, seeds, begun, until, callback, watch)
+        left -= len(seeds)
         if best is None or _is_better(result, best):
             best = result
         status = result.status
-        if until is not None and time.perf_counter() >= until and number < plan.n_runs:
+        if until is not None and time.perf_counter() >= until and left:
             status = Status.TIME_LIMIT
         if status in _CUT_SHORT:
             best = replace(best, status=status)
@@ -96,11 +101,11 @@ def _is_better(result: Result, best: Result) -> bool:
     return bool((result.error < best.error).all())
 
 
-def _runs(plan: Plan) -> Iterator[tuple[Initializer, int | None]]:
-    """Start and seed of each run."""
-    yield plan.start, plan.request.seed
-    for seed in more_seeds(plan.request.seed, plan.n_runs):
-        yield plan.restart, seed
+def _runs(plan: Plan) -> Iterator[tuple[Initializer, list[int | None]]]:
+    """Start and seed of each run, or the seeds of several that are made side by side."""
+    seeds = [plan.request.seed, *more_seeds(plan.request.seed, plan.n_runs)]
+    for first in range(0, len(seeds), plan.at_once):
+        yield plan.restart if first else plan.start, seeds[first : first + plan.at_once]
 
 
 def more_seeds(seed: int | None, n_runs: int) -> list[int]:
@@ -114,16 +119,16 @@ def more_seeds(seed: int | None, n_runs: int) -> list[int]:
 def _run(
     plan: Plan,
     start: Initializer,
-    seed: int | None,
+    seeds: list[int | None],
     started: float,
     until: float | None,
     callback: Callable[[Row], object] | None,
     watch: Watch | None,
 ) -> Result:
-    """One run, on V divided by its mean, so that nothing depends on the unit of V."""
+    """A run, or several, on V divided by its mean, so that nothing depends on the unit of V."""
     request = plan.request
     problem, limits = request.problem, request.limits
-    rng = _generator(seed)
+    rng = _generator(seeds[0])
     if isinstance(problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
         problem.V.sketch(sketch_width(problem.V, problem.rank), rng)  # its mean comes with it
     scaled, mean = problem.normalized()
@@ -135,16 +140,20 @@ def _run(
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
         rules.append(watched(watch, mean, unit))
-    stages = _on_views(plan, scaled, rules, rng)
+    span = min(T.GENERATION, max(plan.stages[0].max_iter * 2 // 5, 1)) if len(seeds) > 1 else 0
+    stages = _on_views(plan, scaled, rules, rng, 2 * span)
     if start is plan.start and request.x0 is not None:
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
     on_sketch = isinstance(stages[0].problem.V, LowRank)
     at = stages[0].problem if scaled.is_plain or on_sketch else scaled
     if on_sketch and not scaled.is_plain:  # as for other losses in memory, which start there
-        stationary.reference = at.stationarity(Random()(at, _generator(seed)))
-    x0, *others = _points(start, at, rng)
-    if others:
-        stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))
+        stationary.reference = at.stationarity(Random()(at, _generator(seeds[0])))
+    if len(seeds) > 1:
+        x0, stages[0] = _together(plan, stages[0], span, [rng, *map(_generator, seeds[1:])])
+    else:
+        x0, *others = _points(start, at, rng)
+        if others:
+            stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))
     result = solve_in_stages(
         stages,
         x0,
@@ -186,9 +195,12 @@ def starting_factors(plan: Plan) -> Factors:
 
 
 def _on_views(
-    plan: Plan, problem: Problem, rules: list[StopRule], rng: torch.Generator
+    plan: Plan, problem: Problem, rules: list[StopRule], rng: torch.Generator, earliest: int
 ) -> list[Stage]:
-    """The stages with their problems: V, V in float32, and a sketch of that."""
+    """The stages with their problems: V, V in float32, and a sketch of that.
+
+    None converges before the iteration `earliest`, up to which there are several runs.
+    """
     stages: list[Stage] = []
     seen = problem
     settled = plan.request.is_settled
@@ -202,7 +214,7 @@ def _on_views(
         elif stage.view is View.SKETCH:
             seen, extra = _sketched(seen, problem.V.dtype, plan.request.limits, rng)
         limit = 0 if settled else stage.max_iter
-        rule = any_of(*rules, *extra)
+        rule = any_of(*(not_before(earliest, rule) for rule in (*rules, *extra)))
         stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
     return stages
 
@@ -228,6 +240,16 @@ def _points(start: Initializer, problem: Problem, rng: torch.Generator) -> list[
     if isinstance(start, Rotated) and isinstance(problem.V, LowRank):
         return start.candidates(problem, rng)
     return [start(problem, rng)]
+
+
+def _together(
+    plan: Plan, stage: Stage, span: int, generators: list[torch.Generator]
+) -> tuple[Factors, Stage]:
+    """The point to start from, and the stage in which several runs share its view of V."""
+    turns = zip(cycle(plan.kinds), generators, strict=False)
+    x0, *others = (kind(stage.problem, rng) for kind, rng in turns)
+    n_children = math.ceil(T.CHILDREN * len(generators))
+    return x0, stage._replace(solver=Generations(stage.solver, tuple(others), n_children, span))
 
 
 def _given(start: Initializer, x: Factors) -> Initializer:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from factormer.run.request import Request
+from factormer.run.thresholds import TOGETHER
 from factormer.solvers.base import Solver
 from factormer.starts import Initializer
 
@@ -65,6 +66,17 @@ class Plan:
     n_runs: int  # of which the best is kept
     stages: tuple[Stage, ...]
     settles: bool
+    kinds: tuple[Initializer, ...] = ()  # of starts in turn, if runs are side by side
+
+    @property
+    def at_once(self) -> int:
+        """How many runs are made side by side."""
+        return TOGETHER if self.kinds else 1
+
+    @property
+    def max_iter(self) -> int:
+        """Iterations at most, of all runs that follow each other."""
+        return self.request.limits.max_iter * -(-self.request.n_init // self.at_once)
 
     @cached_property
     def explanation(self) -> Explanation:
@@ -72,6 +84,11 @@ class Plan:
         start = f"{self.start_name}: {self.start_why}"
         if self.n_runs > 1:
             start += f"; {self.n_runs} runs, of which the best is kept"
+        if self.kinds:
+            names = ", ".join(type(kind).__name__.lower() for kind in self.kinds)
+            start += (
+                f"\n(side by side, from {names} in turn; then a few more that are made of the best)"
+            )
         last = self.stages[-1]
         stages = tuple(
             f"{stage.name} on {stage.view.value}: {stage.why}\n{self._until(stage, stage is last)}"

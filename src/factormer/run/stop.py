@@ -95,6 +95,19 @@ def any_of(*rules: StopRule) -> StopRule:
     return rule
 
 
+def not_before(iteration: int, rule: StopRule) -> StopRule:
+    """The rule, whose convergence does not count before that iteration."""
+    if not iteration:
+        return rule
+
+    def later(problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        status = rule(problem, x, trace)
+        early = status is Status.CONVERGED and trace.last.iteration < iteration
+        return None if early else status
+
+    return later
+
+
 def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) -> StopRule:
     """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`."""
 

@@ -12,6 +12,12 @@ FULL = 0.9  # share of min(m, n) from which rows or columns of V are the best st
 TINY, TINY_RUNS = 400, 2  # entries up to which so many runs take hardly longer: fuzz-sklearn
 SMALL_LOSS = 20_000  # stored entries up to which a start is first fitted by least squares: bench-kl
 
+# Several runs side by side. `python benchmarks/optimum.py`
+KINDS = ("rotated", "random", "merged")  # of starts, which take turns
+TOGETHER = 10  # runs at once, of those that n_init asks for; their points are all in memory
+CHILDREN = 0.4  # further runs that are made of the best, relative to those with starts of their own
+GENERATION = 80  # iterations after which errors say which runs will end best, at most
+
 # Solvers. `python benchmarks/choices.py`
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
 AHEAD_WORK = 6e6  # multiplications of an iteration up to which compiled ones are faster

@@ -87,6 +87,7 @@ def test_planted_problems_are_of_every_kind_and_follow_from_their_seeds():
         assert np.isfinite(p.V).all()
         assert (p.V >= 0).all()
         assert p.V.any()
+        assert p.clean.mean() == pytest.approx(1)
     again = planted(SMALL, 7)
     np.testing.assert_array_equal(again.V, drawn[7].V)
 

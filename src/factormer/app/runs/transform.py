@@ -34,7 +34,7 @@ def transform(data: Data, folder: RunFolder, rank: int | None = None) -> Transfo
     """The W that fits new rows best, under the loss and the penalties on W of a run.
 
     Columns are put in the order of the run where both have labels. `rank` is needed where the run
-    has several, and none was chosen.
+    has several.
     """
     options = built(FitOptions, folder.description()["options"], folder.path / "run.json")
     if options.symmetric:
@@ -55,16 +55,16 @@ def transform(data: Data, folder: RunFolder, rank: int | None = None) -> Transfo
 
 
 def _rank(folder: RunFolder, rank: int | None) -> int:
-    """The rank asked for, the one that was chosen, or the only one there is."""
+    """The rank asked for, or the only one there is."""
     ranks = [result.rank for result in folder.results()]
-    shown = ", ".join(map(str, ranks)) or "none is done"
+    if not ranks:
+        raise ValueError(f"{folder.path} has no rank that is done; fit one first: factormer fit")
+    shown = ", ".join(map(str, ranks))
     if rank is None and len(ranks) == 1:
         return ranks[0]
     if rank not in ranks:
         asked = "has several ranks" if rank is None else f"has no rank {rank}"
-        raise ValueError(
-            f"{folder.path} {asked}; choose one with --rank: {shown or 'none is done'}"
-        )
+        raise ValueError(f"{folder.path} {asked}; choose one with --rank: {shown}")
     return rank
 
 

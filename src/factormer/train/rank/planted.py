@@ -26,6 +26,7 @@ class Planted(NamedTuple):
     noise: str
     factors: str
     level: float  # noise relative to the mean, or the mean of the counts
+    clean: np.ndarray  # of mean 1, without noise
 
 
 class Family(NamedTuple):
@@ -57,8 +58,9 @@ def planted(family: Family, seed: int, factors: str | None = None) -> Planted:
     W, H, kind = drawn_factors(kind, m, n, rank, rng)
     strengths = np.exp(rng.normal(size=rank) * rng.random() * 0.8)
     clean = (W * strengths) @ H.T
-    V, level = noisy(clean / clean.mean(), noise, rng)
-    return Planted(V, rank, noise, kind, level)
+    clean = clean / clean.mean()
+    V, level = noisy(clean, noise, rng)
+    return Planted(V, rank, noise, kind, level, clean)
 
 
 def drawn_factors(
