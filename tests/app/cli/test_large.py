@@ -5,6 +5,7 @@ import json
 import h5py
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 
 from factormer import factorize
 from factormer.app.cli import main
@@ -124,6 +125,31 @@ def test_runs_on_other_data_or_with_other_options_are_refused(V, tmp_path, capsy
     assert (out / "rank-2" / "factors.npz").exists()
     assert fit("V.npy", *LIMIT, "--fresh") == (0, "")
     assert not (out / "rank-2" / "factors.npz").exists()
+
+
+def test_the_components_serve_new_rows_and_there_is_no_report(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    np.save(tmp_path / "new.npy", V[:30])
+    np.save(tmp_path / "narrow.npy", V[:30, 1:])
+    model, out = tmp_path / "run", tmp_path / "W.csv"
+    assert ran(["fit", tmp_path / "V.npy", "--rank", "2,3", "--out", model, *LIMIT]) == 0
+    command = ["transform", tmp_path / "new.npy", "--model", model, "--out", out]
+    capsys.readouterr()
+    for argv, words in (
+        (command, "has several ranks; choose one with --rank: 2, 3"),
+        (["report", model], "of data beyond memory, which has no report"),
+        ([command[0], tmp_path / "narrow.npy", *command[2:], "--rank", "3"], "has 149 columns"),
+    ):
+        assert ran(argv) == 1
+        assert words in " ".join(capsys.readouterr().err.split())
+    assert ran([*command, "--rank", "3"]) == 0
+    H = np.load(model / "rank-3" / "H.npy")
+    W = np.loadtxt(out, delimiter=",", skiprows=1, usecols=(1, 2, 3))
+    exact = np.array([nnls(H, row)[0] for row in V[:30]])
+    np.testing.assert_allclose(W, exact, rtol=1e-4, atol=1e-5 * exact.max())
+    (model / "rank-3" / "H.npy").write_bytes(b"cut")
+    assert ran([*command, "--rank", "3"]) == 1
+    assert "H.npy is cut short or damaged" in " ".join(capsys.readouterr().err.split())
 
 
 def test_stores_are_fitted_in_blocks_and_say_so(V, tmp_path, capsys):
