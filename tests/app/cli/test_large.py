@@ -1,15 +1,21 @@
 """`factormer fit` of files beyond memory: in blocks, with factors and counts of passes."""
 
 import json
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from rich.progress import Progress
 from scipy.optimize import nnls
+from scipy.sparse import csr_array
 
 from factormer import factorize
 from factormer.app.cli import main
-from factormer.data.outofcore import OutOfCore
+from factormer.app.cli.large import _Passes
+from factormer.data.journal import keep_passes
+from factormer.data.outofcore import OutOfCore, blocks_of
+from factormer.data.sources import source_of
 
 M, N, R = 400, 150, 3
 LIMIT = ["--memory-limit", "900kB"]
@@ -150,6 +156,37 @@ def test_the_components_serve_new_rows_and_there_is_no_report(V, tmp_path, capsy
     (model / "rank-3" / "H.npy").write_bytes(b"cut")
     assert ran([*command, "--rank", "3"]) == 1
     assert "H.npy is cut short or damaged" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_the_bar_tells_passes_as_they_are(V, tmp_path, index):
+    sparse = csr_array(np.where(V > 6, V, 0))
+    with h5py.File(tmp_path / "V.h5", "w") as file:
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", sparse.shape
+        group["data"], group["indptr"] = sparse.data, sparse.indptr
+        group["indices"] = sparse.indices.astype(index)
+    with h5py.File(tmp_path / "V.h5") as file:
+        source: Any = source_of(file["X"])
+        B = blocks_of(source, "900kB")
+        column, said, progress = _Passes(B), [], Progress()
+        progress.add_task("reading")
+        (task,) = progress.tasks
+        said.append(column.render(task).plain)
+
+        def tell(row):
+            said.append(column.render(task).plain.rpartition(",")[0])
+
+        with keep_passes(B, tmp_path / "kept", 0):
+            factorize(B, 2, max_iter=3, tol=0, callback=tell)
+        assert said[:1] == ["pass 1"]
+        assert f"pass {B.record.passes} at 100%" == said[-1]
+        again = blocks_of(source, "900kB")
+        column = _Passes(again)
+        with keep_passes(again, tmp_path / "kept", 0):
+            factorize(again, 2, max_iter=3, tol=0)
+        assert not again.reader.traffic.n_rows  # as all was kept
+        assert column.render(task).plain == f"pass {B.record.passes}"
 
 
 def test_stores_are_fitted_in_blocks_and_say_so(V, tmp_path, capsys):
