@@ -12,9 +12,8 @@ from typing import Any, Literal, overload
 import numpy as np
 import torch
 
-from factormer.data import Blocks
-from factormer.data.intake import as_matrix, as_seed, check_callable, check_limits, like
-from factormer.data.journal import keep_passes
+from factormer.data.intake import as_matrix, check_callable, check_limits, like
+from factormer.data.journal import keep_if_blocks
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
 from factormer.many.folder import Sweep
@@ -157,29 +156,28 @@ def factorize(
     matrix = observe(
         V, mask=mask, weights=weights, missing=missing, device=device, memory_limit=memory_limit
     )
-    if folder is not None and isinstance(matrix, Blocks):
-        random_state = keep_passes(matrix, folder, as_seed(random_state))
-    request = Request.of(
-        matrix,
-        rank,
-        init=init,
-        solver=solver,
-        accelerator=accelerator,
-        max_iter=max_iter,
-        tol=tol,
-        time_limit=time_limit,
-        random_state=random_state,
-        W=W,
-        H=H,
-        loss=loss,
-        regularize_W=regularize_W,
-        regularize_H=regularize_H,
-        symmetric=symmetric,
-        n_init=n_init,
-        order=order,
-        scale=scale,
-    )
-    (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
+    with keep_if_blocks(matrix, folder, random_state) as random_state:
+        request = Request.of(
+            matrix,
+            rank,
+            init=init,
+            solver=solver,
+            accelerator=accelerator,
+            max_iter=max_iter,
+            tol=tol,
+            time_limit=time_limit,
+            random_state=random_state,
+            W=W,
+            H=H,
+            loss=loss,
+            regularize_W=regularize_W,
+            regularize_H=regularize_H,
+            symmetric=symmetric,
+            n_init=n_init,
+            order=order,
+            scale=scale,
+        )
+        (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
 
 

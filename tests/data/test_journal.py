@@ -16,7 +16,7 @@ import pytest
 from factormer import NMF, factorize
 from factormer.data import journal
 from factormer.data.outofcore import blocks_of
-from factormer.data.sources import source_of
+from factormer.data.sources import Source, source_of
 
 M, N, R = 400, 150, 4
 LIMIT = "900kB"
@@ -113,7 +113,7 @@ def test_a_damaged_pass_is_made_again(file, tmp_path):
     content = bytearray(second.read_bytes())
     content[len(content) // 2] ^= 255
     second.write_bytes(content)
-    (tmp_path / ".pass-x.npz.0.new").write_bytes(b"left by a kill")
+    (tmp_path / f".pass-{'0a' * 12}.npz.01234567.new").write_bytes(b"left by a kill")
     again = factorize(stored(file), R, folder=tmp_path, **OPTIONS)
     np.testing.assert_allclose(again.W, whole.W, rtol=1e-12)
     assert not list(tmp_path.glob(".*.new"))
@@ -127,8 +127,89 @@ def test_passes_over_other_data_are_refused(file, tmp_path):
     (tmp_path / "about.json").write_text(json.dumps({"data": 1}))
     with pytest.raises(ValueError, match=r"about.json is not of passes over V"):
         factorize(stored(file), R, folder=tmp_path, **OPTIONS)
-    with pytest.raises(ValueError, match="folder is 3; it must be the path"):
-        journal.keep_passes(blocks(file), 3, 0)
+    words = "folder is 3; it must be the path"
+    with pytest.raises(ValueError, match=words), journal.keep_passes(blocks(file), 3, 0):
+        pass
+
+
+@pytest.mark.parametrize("rows", [slice(100, None), slice(-1, None), slice(200, 201)])
+def test_passes_over_data_that_was_changed_are_refused(file, tmp_path, rows):
+    V = np.array(stored(file))
+    np.save(tmp_path / "V.npy", V)
+    options = OPTIONS | {"folder": tmp_path / "run"}
+    factorize(stored(tmp_path / "V.npy"), R, **options)
+    V[rows] += 1
+    np.save(tmp_path / "V.npy", V)
+    os.utime(tmp_path / "V.npy", (1e9, 1e9))  # clocks of file systems may be rough
+    with pytest.raises(ValueError, match="keeps passes over other data"):
+        factorize(stored(tmp_path / "V.npy"), R, **options)
+
+
+def test_data_is_known_by_rows_from_all_over_it_where_no_file_tells(file):
+    V = np.array(stored(file))
+
+    def known(V: np.ndarray, **store: Any) -> Any:
+        source: Any = source_of(stored(file))
+        parts = {**vars(source), "read": lambda a, b: V[a:b], "file": None, "fill": None, **store}
+        return journal.about(blocks_of(type(source)(**parts), LIMIT))
+
+    for store in ({}, {"step": 30}, {"ends": tuple(range(0, M + 1, 40))}):
+        assert known(V, **store) == known(V, **store)
+        for rows in (slice(1), slice(100, None), slice(-1, None), slice(190, 255)):
+            other = V.copy()
+            other[rows] += 1
+            assert known(other, **store) != known(V, **store)
+
+
+def test_chunks_of_dask_are_known_again(file):
+    da = pytest.importorskip("dask.array")
+    from factormer.data.dask import distributed_of
+
+    V = np.array(stored(file))
+
+    def known(V: np.ndarray) -> Any:
+        return journal.about(distributed_of(da.from_array(V, chunks=(50, N))))
+
+    assert known(V) == known(V)
+    for row in (0, M - 1):
+        other = V.copy()
+        other[row] += 1
+        assert known(other) != known(V)
+
+
+def test_what_data_is_known_by_keeps_within_the_memory_limit():
+    m, n, read = 60, 200_000, []
+
+    def rows(a: int, b: int) -> np.ndarray:
+        read.append((b - a) * n * 8)
+        return np.broadcast_to(1.0, (b - a, n))
+
+    source = Source(rows, (m, n), np.dtype(float), "test", float(m) * n)
+    journal.about(blocks_of(source, "10MB"))
+    assert max(read) <= 10e6 / 3
+    assert sum(read) <= m * n * 8 / 4
+
+
+def test_other_files_of_the_folder_stay(file, tmp_path):
+    for name in (".thesis.new", ".pass-x.npz.new", "notes.txt"):
+        (tmp_path / name).write_text("mine")
+    factorize(stored(file), R, folder=tmp_path, **OPTIONS)
+    for name in (".thesis.new", ".pass-x.npz.new", "notes.txt"):
+        assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_folder_serves_one_run_at_a_time(file, tmp_path):
+    said: list[str] = []
+
+    def second(row):
+        if not said:
+            with pytest.raises(ValueError, match=r"is using .*another folder") as found:
+                NMF(R, memory_limit=LIMIT, folder=tmp_path).fit(stored(file))
+            said.append(str(found.value))
+
+    factorize(stored(file), R, folder=tmp_path, callback=second, **OPTIONS)
+    assert said
+    NMF(R, memory_limit=LIMIT, folder=tmp_path, max_iter=2, tol=0).fit(stored(file))
 
 
 def test_a_full_disk_is_said_and_ends_no_run(file, tmp_path, monkeypatch):
@@ -138,10 +219,10 @@ def test_a_full_disk_is_said_and_ends_no_run(file, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     B = blocks(file)
-    journal.keep_passes(B, tmp_path, 0)
-    monkeypatch.setattr("factormer.data.files.os.fsync", full)
-    with pytest.warns(RuntimeWarning, match=r"a pass over V is not kept: .*No space left"):
-        result = factorize(B, R, tol=0, max_iter=25)
+    with journal.keep_passes(B, tmp_path, 0):
+        monkeypatch.setattr("factormer.data.files.os.fsync", full)
+        with pytest.warns(RuntimeWarning, match=r"a pass over V is not kept: .*No space left"):
+            result = factorize(B, R, tol=0, max_iter=25)
     np.testing.assert_allclose(result.W, whole.W, rtol=1e-12)
     assert passes(tmp_path) == []
 

@@ -1,6 +1,8 @@
 """factorize and NMF on data beyond memory: the same answer in few passes, within limits."""
 
-from typing import Any
+import re
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import torch
 
 from factormer import NMF, explain, factorize, select_rank
 from factormer.data.outofcore import blocks_of
-from factormer.data.sources import source_of
+from factormer.data.sources import Source, source_of
 
 M, N, R = 400, 150, 4
 LIMIT = "900kB"
@@ -105,6 +107,20 @@ def test_the_estimator_takes_files_and_its_w_is_that_of_transform(stored):
     np.testing.assert_allclose(model.transform(stored(V)), W, atol=1e-8 * W.max())
     np.testing.assert_allclose(model.transform(V), W, atol=1e-8 * W.max())
     assert model.trace_.passes[-1] >= 3
+
+
+@pytest.mark.parametrize("more", [{}, {"step": 40}, {"ends": (0, 50, 90, M)}])
+@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+def test_the_limit_that_is_said_to_be_enough_is_enough(more, loss):
+    V = entries()
+    source = Source(lambda a, b: V[a:b], (M, N), V.dtype, "test", float(V.size), **more)
+    low = blocks_of(source, 3 * V.nbytes)
+    low = replace(low, reader=replace(cast(Any, low.reader), room=1000.0))
+    with pytest.raises(ValueError, match=r"leaves 1e\+03.* lower rank \(.*MB are enough") as found:
+        explain(low, R, loss=loss)
+    said = re.findall(r"\(([0-9.]+MB) are enough\)", str(found.value))
+    assert len(said) == 1
+    explain(blocks_of(source, said[0]), R, loss=loss)
 
 
 def test_what_is_not_supported_is_refused_before_anything_is_read(stored):

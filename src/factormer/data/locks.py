@@ -174,19 +174,19 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Make a folder if it is missing, and lock it against other runs."""
+def held(folder: Path, option: str = "--out") -> Iterator[None]:
+    """Make a folder if it is missing, and lock it against other runs; `option` names it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / ".run", "")
         (folder / ".run").unlink()
     except OSError as error:
         raise OSError(
-            f"{folder} cannot hold a run ({error.strerror or error}); choose another --out"
+            f"{folder} cannot hold a run ({error.strerror or error}); choose another {option}"
         ) from error
     lock = Lock(folder / ".run.lock")
     if not lock.take():
-        raise ValueError(f"another run is using {folder}; wait for it, or choose another --out")
+        raise ValueError(f"another run is using {folder}; wait for it, or choose another {option}")
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from factormer import kernels
-from factormer.data.blocks import Blocks
+from factormer.data.blocks import Blocks, Reader
 from factormer.data.memory import as_bytes
 from factormer.data.parts import Part, Surveyed, as_block
 from factormer.data.sources import Source
@@ -25,9 +25,10 @@ _BLOCK = 2**25  # bytes of a block from which larger ones are no faster
 
 @dataclass(eq=False)
 class Traffic:
-    """How many bytes were read, as they are stored."""
+    """How much was read: bytes as they are stored, and rows."""
 
     n_bytes: float = 0.0
+    n_rows: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +118,7 @@ class OutOfCore:
             ) from error
         sparse = scipy.sparse.issparse(rows)
         self.traffic.n_bytes += rows.data.nbytes + rows.indices.nbytes if sparse else rows.nbytes
+        self.traffic.n_rows += b - a
         return block
 
 
@@ -135,6 +137,16 @@ def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:
             "chunks or row groups"
         )
     return Blocks(OutOfCore(source, ends, limit - 3 * largest))
+
+
+def limit_for(reader: Reader, need: float) -> float:
+    """A memory limit that leaves so many bytes beside the blocks."""
+    if not isinstance(reader, OutOfCore):
+        return need
+    source = reader.source
+    stored = source.step if source.ends is None else max(b - a for a, b in pairwise(source.ends))
+    together = stored * max(source.nbytes / source.shape[0], 1.0)
+    return max(min(need / (1 - 3 / _SHARE), need + 3 * _BLOCK), need + 3 * together)
 
 
 def called(number: int, ends: tuple[int, ...]) -> str:

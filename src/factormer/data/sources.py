@@ -23,7 +23,7 @@ class Source:
     Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
     `ends` are the only places where a block may end, if the store does not leave a choice.
     `entries` counts what is stored, zeros or not. `fill(a, b, room)`, if there is one, reads rows
-    into an array of the same type, by rows, which saves a copy.
+    into an array of the same type, by rows, which saves a copy. `file` is where it lies, if known.
     """
 
     read: Callable[[int, int], Any]
@@ -35,6 +35,7 @@ class Source:
     step: int = 1
     ends: tuple[int, ...] | None = None
     fill: Callable[[int, int, np.ndarray], None] | None = None
+    file: str | None = None
 
     @property
     def itemsize(self) -> int:
@@ -51,6 +52,20 @@ def source_of(V: Any) -> Source | None:
     """The source that V is; None where V is no store, but an array like any other."""
     if isinstance(V, Source):
         return V
+    found = _source_of(V)
+    return found and replace(found, file=_file_of(V) or found.file)
+
+
+def _file_of(V: Any) -> str | None:
+    """The file of a memory map, of a dataset or group of HDF5, or of a backed AnnData."""
+    for holder in (V, getattr(V, "file", None), getattr(getattr(V, "group", None), "file", None)):
+        name = getattr(holder, "filename", None)
+        if isinstance(name, str | os.PathLike) and os.path.isfile(name):
+            return os.fspath(name)
+    return None
+
+
+def _source_of(V: Any) -> Source | None:
     package = type(V).__module__.partition(".")[0]
     if isinstance(V, np.memmap) and V.ndim == 2:
         return replace(_sliced(V, "memory-mapped file"), fill=_plain_reading(V))

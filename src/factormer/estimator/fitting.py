@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -31,11 +32,11 @@ from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients
 
 
-def seed_for(options: Any, V: Matrix) -> int:
-    """The seed of a fit; that of the folder that keeps its passes, if none was given."""
+def seeded(options: Any, V: Matrix) -> AbstractContextManager[int]:
+    """The seed of a fit; that of the folder that keeps its passes meanwhile, if none was given."""
     seed = seed_of(options.random_state)
     if options.folder is None or not isinstance(V, Blocks):
-        return seed
+        return nullcontext(seed)
     return keep_passes(V, options.folder, seed if is_whole(options.random_state) else None)
 
 

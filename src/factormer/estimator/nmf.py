@@ -21,7 +21,7 @@ from factormer.estimator import persistence, streaming
 from factormer.estimator.fitting import (
     reconstruction_error,
     request_of,
-    seed_for,
+    seeded,
     warn_of_the_end,
 )
 from factormer.estimator.lazy import lazily
@@ -202,20 +202,21 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     ) -> Any:  # fmt: skip
         X, V = read(self, X, mask, weights, sigma, reset=True)
         started = time.perf_counter()
-        seed = seed_for(self, V)
-        self.choice_: Choice | None = selected(self, V, seed)
-        rank = None if self.choice_ is None else self.choice_.rank
-        before = getattr(self, "components_", None)
-        request = request_of(self._options(), V, W, H, before, seed, rank)
-        plan = choose(request)
-        hooks = Hooks.of(self, X, plan.max_iter)
-        with bar(bool(self.verbose), plan.max_iter) as look:
-            watch = all_of(look, None if hooks is None else hooks.look)
-            (result,) = execute(plan, started=started, callback=self.callback, watch=watch)
+        with seeded(self, V) as seed:
+            self.choice_: Choice | None = selected(self, V, seed)
+            rank = None if self.choice_ is None else self.choice_.rank
+            before = getattr(self, "components_", None)
+            request = request_of(self._options(), V, W, H, before, seed, rank)
+            plan = choose(request)
+            hooks = Hooks.of(self, X, plan.max_iter)
+            with bar(bool(self.verbose), plan.max_iter) as look:
+                watch = all_of(look, None if hooks is None else hooks.look)
+                (result,) = execute(plan, started=started, callback=self.callback, watch=watch)
+            error = reconstruction_error(request, result)
         x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
         self.result_: Result = replace(result, factors=x, as_given=like(X))
         self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
-        self._store(self.result_.H, reconstruction_error(request, result))
+        self._store(self.result_.H, error)
         self._past: tuple[torch.Tensor, int] | None = None
         self._stream: Statistics | None = None
         if hooks is not None:

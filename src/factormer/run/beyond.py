@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from factormer.accelerate.loss_passes import LossPasses
 from factormer.data import Blocks, Matrix
+from factormer.data.outofcore import limit_for
 from factormer.data.svd import OVERSAMPLING
 from factormer.run import thresholds as T
 from factormer.run.request import Request
@@ -22,10 +25,11 @@ def sketch_width(V: Matrix, rank: int) -> int:
     (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
     room = int((_numbers(V) - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
     if room < min(p, m, n):
-        need = (3 * min(p, m, n) + _ROWS * rank) * (m + n) * V.dtype.itemsize
+        need = _least(V, rank)
         raise ValueError(
             f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
-            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank"
+            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank "
+            f"({_enough(V, need)})"
         )
     return min(wide, room)
 
@@ -34,6 +38,17 @@ def room_beside(V: Blocks, rank: int) -> int:
     """Columns of W and H of all runs on V that wait for a pass, while one of that rank works."""
     p = sketch_width(V, rank)
     return max(rank, int((_numbers(V) - 3 * p - _ROWS * rank) / _WAITING))
+
+
+def _least(V: Blocks, rank: int) -> int:
+    """Bytes of factors, products and the narrowest sketch."""
+    p = min(rank + OVERSAMPLING, *V.shape)
+    return (3 * p + _ROWS * rank) * sum(V.shape) * V.dtype.itemsize
+
+
+def _enough(V: Blocks, need: int) -> str:
+    """A memory limit, in words, that leaves so many bytes, and a few for rounding."""
+    return f"{math.ceil(1.001 * limit_for(V.reader, float(need)) / 1e5) / 10:g}MB are enough"
 
 
 def _numbers(V: Blocks) -> float:
@@ -62,6 +77,6 @@ def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:
         raise ValueError(
             f"rank is {r}; for {n} columns of V the curvature of the loss takes {need:.2g} bytes, "
             f"and memory_limit leaves {V.reader.room:.2g}, half of which is for it: raise it, or "
-            "choose a lower rank"
+            f"choose a lower rank ({_enough(V, max(2 * need, _least(V, r)))})"
         )
     return LossPasses(), "passes", _LOSS_SAYS

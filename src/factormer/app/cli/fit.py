@@ -127,12 +127,18 @@ def fit(
     if (source := opened(file, key, memory_limit)) is not None:
         asked = {"init": init, "solver": solver, "max_iter": max_iter, "tol": tol, "n_init": n_init}
         options = asked | {"time_limit": time_limit, "random_state": seed, "loss": _loss(loss)}
+        options["accelerator"] = None if accelerator == "none" else accelerator
         needs = {"mask": mask, "weights": weights, "missing": missing, "transpose": transpose}
         needs |= {"regularize-w": regularize_w, "regularize-h": regularize_h, "layout": layout}
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
-        needs |= {"rank select": rank == "select", "title": title}
+        needs |= {"rank select": rank == "select", "title": title, "loss select": loss == "select"}
+        needs |= {"row-labels": row_labels, "column-labels": column_labels, "resize": resize}
+        needs |= {"rows-are": rows_are, "columns-are": columns_are}
+        needs |= {"header or --no-header": header is not None}
+        needs |= {"index or --no-index": index is not None}
         folder = out or Path("runs") / file.stem
         shown = {"as_json": as_json, "progress": progress, "memory_limit": memory_limit}
+        shown["fresh"] = fresh
         return fit_large(file, source, ranks, folder, options=options, refused=needs, **shown)
     data = read(
         file,

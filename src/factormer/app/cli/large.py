@@ -22,6 +22,7 @@ def fit_large(
     *,
     options: dict[str, Any],
     refused: dict[str, Any],
+    fresh: bool,
     memory_limit: str | None,
     as_json: bool,
     progress: bool | None,
@@ -31,7 +32,7 @@ def fit_large(
     from factormer.data.outofcore import blocks_of
 
     for name, value in refused.items():
-        if value:
+        if value is not None and value is not False and value != []:
             raise ValueError(
                 f"--{name} is for data in memory, and {file} is read in blocks: leave it out, or "
                 "raise --memory-limit"
@@ -45,7 +46,14 @@ def fit_large(
     bar = _PassBar(V, shown=progress)
     with bar, ended_as_interrupted():
         results = fit_in_blocks(
-            V, ranks, options, out, described=described, begin=bar.begin, watch=bar.watch
+            V,
+            ranks,
+            options,
+            out,
+            described=described,
+            fresh=fresh,
+            begin=bar.begin,
+            watch=bar.watch,
         )
     interrupted = any(result.status == "INTERRUPTED" for result in results)
     if as_json:
@@ -69,7 +77,6 @@ class _PassBar:
 
     def __init__(self, V: Any, *, shown: bool | None) -> None:
         console = Console(stderr=True)
-        self._V, self._began = V, time.perf_counter()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -98,7 +105,7 @@ class _PassBar:
 
 
 class _Passes(ProgressColumn):
-    """How many passes were made, from the bytes that were read, and seconds for the rest of one."""
+    """Which pass it is, those that were kept counted, how far it is, and seconds a pass."""
 
     def __init__(self, V: Any) -> None:
         super().__init__()
@@ -106,10 +113,9 @@ class _Passes(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """The text of the column."""
-        source, read = self._V.reader.source, self._V.reader.traffic.n_bytes
-        stored = source.entries * (source.dtype.itemsize + 4 * source.is_sparse)
-        done, seconds = read / stored, time.perf_counter() - self._began
-        if not read:
-            return Text("pass 1")
-        pace = seconds / done
-        return Text(f"pass {int(done) + 1} at {done % 1:.0%}, {pace:.2g} s a pass")
+        reader, number = self._V.reader, self._V.record.passes
+        rows, m = reader.traffic.n_rows, self._V.shape[0]
+        if not rows:
+            return Text(f"pass {max(number, 1)}")
+        pace = (time.perf_counter() - self._began) * m / rows
+        return Text(f"pass {number} at {(rows % m or m) / m:.0%}, {pace:.2g} s a pass")

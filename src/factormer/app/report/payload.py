@@ -26,7 +26,7 @@ _POINTS = 1200  # per line at most; more cannot be seen
 def payload(folder: RunFolder) -> dict[str, Any]:
     """All that the page of a run shows."""
     results = folder.results()
-    if folder.is_run and not results:
+    if folder.is_run and not results and folder.in_blocks() is None:
         raise ValueError(f"{folder.path} holds no result yet; fit it first: factormer fit")
     run = folder.description()
     rows, columns = folder.axes()

@@ -35,16 +35,25 @@ def check_options(data: Data, ranks: Sequence[int], keywords: dict[str, Any]) ->
             factorize(small, rank, init=keywords["init"], accelerator=None, max_iter=0)
 
 
+def check_taken(folder: RunFolder) -> None:
+    """Refuse a folder with files of somebody else that a run would overwrite."""
+    if (name := folder.taken()) is not None:
+        raise ValueError(f"{folder.path} holds {name}, not part of a run; choose another --out")
+
+
 def check_folder(
     folder: RunFolder, data: Data, counts: Counts, options: Any, *, fresh: bool
 ) -> None:
     """Refuse a folder with other files, or with results of other data or options."""
-    if (name := folder.taken()) is not None:
-        raise ValueError(f"{folder.path} holds {name}, not part of a run; choose another --out")
-    if fresh or not folder.is_begun():
+    check_taken(folder)
+    remedy = "choose another --out, or start again with --fresh"
+    if fresh:
+        return
+    if folder.in_blocks() is not None:
+        raise ValueError(f"{folder.path} holds a run in blocks, of data beyond memory; {remedy}")
+    if not folder.is_begun():
         return
     before = folder.description()
-    remedy = "choose another --out, or start again with --fresh"
     if before["data"]["checksum"] != data.checksum() + counts.checksum():
         raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
     now = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items()}

@@ -9,6 +9,8 @@ rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
 rank-10.runs/       runs of which the best will be kept, a sweep; likewise
 report.html         the page
+
+Of data beyond memory (`large.py`), run.json has results too, rank-10/ W.npy, H.npy and trace.csv.
 """
 
 from __future__ import annotations
@@ -36,14 +38,18 @@ from factormer.app.runs.stored import (
     damaged,
     load_arrays,
     load_factors,
+    load_in_blocks,
     load_object,
+    load_run,
     load_trace,
 )
 from factormer.data.files import check_place, replacing, unwritten, write
+from factormer.data.journal import forget_passes
 from factormer.data.locks import held
 
 # What a run that was killed leaves of a file that it was writing; see `replacing`.
 _LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
+PASSES = ".passes"  # folder of passes over data beyond memory, until the fit is done
 _FILES = ("run.json", "axes.json", "data.npz", "report.html", "choice.json", "choice.png")
 
 
@@ -114,10 +120,11 @@ class RunFolder:
                 f"{self.path} holds no run: there is no {path.name} in it; choose a folder that "
                 "`factormer fit` has made"
             )
-        run = load_object(path, data=dict, options=dict, made_with=dict, command=str)
-        if not all(isinstance(run["data"].get(name), str) for name in ("name", "checksum")):
-            raise damaged(path, "does not name its data")
-        return run
+        return load_run(path)
+
+    def in_blocks(self) -> dict[str, Any] | None:
+        """The contents of run.json if the run is of data beyond memory."""
+        return load_in_blocks(self.path / "run.json") if self.is_run else None
 
     def axes(self) -> tuple[Axis, Axis]:
         """Rows and columns of V."""
@@ -194,6 +201,7 @@ class RunFolder:
             return
         for path in [*self.path.glob("rank-[0-9]*"), *self.path.glob(".rank-[0-9]*")]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+        forget_passes(self.path / PASSES)
         for name in _FILES:
             (self.path / name).unlink(missing_ok=True)
 

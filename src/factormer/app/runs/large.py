@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -12,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from factormer.app.runs.folder import dump
+from factormer.app.runs.check import check_taken
+from factormer.app.runs.folder import PASSES, RunFolder, dump
+from factormer.app.runs.stored import built
 from factormer.data.blocks import Blocks
 from factormer.data.files import replacing, write
-from factormer.data.journal import keep_passes
-from factormer.data.locks import held
+from factormer.data.journal import about, check_passes, forget_passes, keep_passes
 from factormer.functions import factorize
 from factormer.run.result import Result
 from factormer.run.trace import Row
@@ -42,46 +42,89 @@ def fit_in_blocks(
     folder: Path,
     *,
     described: dict[str, Any],
+    fresh: bool = False,
     begin: Callable[[int], object] = lambda rank: None,
     watch: Callable[[Row], object] | None = None,
 ) -> list[LargeResult]:
-    """Factorize V at each rank; the sketch of the highest serves all of them.
+    """Factorize V at each rank that is not done yet; the sketch of the highest serves all of them.
 
     Each rank gets a folder with W.npy, H.npy and trace.csv; run.json has options and results. There
     is no report: it would read V more often than the fit. Until all is done, passes over V are kept
     too, and the same command continues after them.
     """
-    results: list[LargeResult] = []
-    with held(folder), _kept_passes(V, folder / "passes") as is_done:
-        for rank in sorted(set(ranks), reverse=True):
-            begin(rank)
-            before = V.record.passes
-            result = factorize(V, rank, callback=watch, **options)
-            results.insert(0, _in_numbers(V, rank, result, V.record.passes - before))
-            _keep(folder / f"rank-{rank}", result)
-            rows = [vars(found) for found in results]
-            write(folder / "run.json", dump({"schema": 1, **described, "results": rows}))
-            if result.status.name == "INTERRUPTED":
-                break
-        else:
-            is_done.set()
-    return results
+    run, passes = RunFolder(folder), folder / PASSES
+    description = {"schema": 1, **described, "options": options, "passes_over": about(V)}
+    _earlier(run, description, fresh=fresh)
+    with run.held():
+        results = _earlier(run, description, fresh=fresh)  # again, with the folder locked
+        if fresh:
+            run.clear()
+            forget_passes(passes)
+        todo = [rank for rank in sorted(set(ranks), reverse=True) if not _is_done(results, rank)]
+        if todo:
+            _describe(run, description, results)
+            with _kept_passes(V, passes, options["random_state"]) as is_done:
+                for rank in todo:
+                    begin(rank)
+                    before = V.record.passes
+                    result = factorize(V, rank, callback=watch, **options)
+                    results[rank] = _in_numbers(V, rank, result, V.record.passes - before)
+                    _keep(run.rank(rank), result)
+                    _describe(run, description, results)
+                    if not _is_done(results, rank):
+                        break
+                else:
+                    is_done.set()
+    return [results[rank] for rank in sorted(set(ranks)) if rank in results]
+
+
+def _is_done(results: dict[int, LargeResult], rank: int) -> bool:
+    return rank in results and results[rank].status != "INTERRUPTED"
+
+
+def _describe(run: RunFolder, description: dict[str, Any], results: dict[int, LargeResult]) -> None:
+    rows = [vars(results[rank]) for rank in sorted(results)]
+    write(run.path / "run.json", dump({**description, "results": rows}))
+
+
+def _earlier(run: RunFolder, description: dict[str, Any], *, fresh: bool) -> dict[int, LargeResult]:
+    """Results of the same data and options; a folder of others, or with other files, is refused."""
+    passes, remedy = run.path / PASSES, "choose another --out, or start again with --fresh"
+    check_taken(run)
+    check_passes(passes)
+    if fresh:
+        return {}
+    before = run.in_blocks()
+    if before is None:
+        if run.is_begun():
+            raise ValueError(f"{run.path} holds a run on data in memory; {remedy}")
+        return {}
+    file = run.path / "run.json"
+    found = [built(LargeResult, row, file) for row in before["results"]]
+    if not found and not any(passes.glob("pass-*.npz")):
+        return {}
+    if before["passes_over"] != description["passes_over"]:
+        raise ValueError(f"{run.path} holds a run on other data; {remedy}")
+    for name, value in description["options"].items():
+        if (was := before["options"].get(name)) != value:
+            raise ValueError(f"{run.path} holds a run with {name} {was!r}, not {value!r}; {remedy}")
+    whole = [r for r in found if all((run.rank(r.rank) / f"{F}.npy").is_file() for F in "WH")]
+    return {result.rank: result for result in whole}
 
 
 @contextmanager
-def _kept_passes(V: Blocks, folder: Path) -> Iterator[Event]:
-    """Keep passes in a folder until all is done; those of another fit, left there, are removed."""
-    try:
-        keep_passes(V, folder, 0)
-    except ValueError:
-        shutil.rmtree(folder)
-        keep_passes(V, folder, 0)
+def _kept_passes(V: Blocks, folder: Path, seed: int) -> Iterator[Event]:
+    """Keep passes in a folder until all is done."""
     is_done = Event()
-    try:
+    with ExitStack() as after, keep_passes(V, folder, seed):
+        after.callback(_forget, folder, is_done)
         yield is_done
-    finally:
-        if is_done.is_set() or not list(folder.glob("pass-*")):
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forget(folder: Path, is_done: Event) -> None:
+    """Remove passes that nobody will ask for."""
+    if is_done.is_set() or not any(folder.glob("pass-*.npz")):
+        forget_passes(folder)
 
 
 def _in_numbers(V: Blocks, rank: int, result: Result, passes: int) -> LargeResult:

@@ -38,6 +38,26 @@ def load_object(path: Path, **kinds: Any) -> dict[str, Any]:
     return found
 
 
+def load_in_blocks(path: Path) -> dict[str, Any] | None:
+    """The run.json of a run on data beyond memory; None if it is of another run."""
+    if "passes_over" not in load_object(path):
+        return None
+    return load_object(path, passes_over=dict, options=dict, shape=list, results=list)
+
+
+def load_run(path: Path) -> dict[str, Any]:
+    """The run.json of a run on data in memory; one on data beyond it is refused."""
+    if load_in_blocks(path) is not None:
+        raise ValueError(
+            f"{path.parent} holds a run in blocks, of data beyond memory, which has no report; "
+            "choose another run, or load W.npy and H.npy of its ranks"
+        )
+    run = load_object(path, data=dict, options=dict, made_with=dict, command=str)
+    if not all(isinstance(run["data"].get(name), str) for name in ("name", "checksum")):
+        raise damaged(path, "does not name its data")
+    return run
+
+
 def built(kind: type[Kind], values: Any, path: Path) -> Kind:
     """A dataclass from the object of a JSON file, whose parts must have its types."""
     if not isinstance(values, dict):
@@ -112,6 +132,19 @@ def load_factors(path: Path, rank: int) -> dict[str, np.ndarray]:
             raise damaged(path, f"holds {name} of shape {F.shape}, not finite numbers of {rank} "
                           "components")  # fmt: skip
     return arrays
+
+
+def load_factor(path: Path, rank: int) -> np.ndarray:
+    """A factor of a rank, from an .npy file."""
+    if not path.is_file():
+        raise damaged(path, "is not there")
+    try:
+        F = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise damaged(path, "is cut short or damaged") from error
+    if F.dtype.kind != "f" or F.ndim != 2 or F.shape[1] != rank or not np.isfinite(F).all():
+        raise damaged(path, f"holds {F.dtype} of shape {F.shape}, not {rank} components")
+    return F
 
 
 def check_trace(trace: np.ndarray, path: Path) -> np.ndarray:

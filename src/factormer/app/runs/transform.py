@@ -13,7 +13,8 @@ from factormer.app.read import Axis, Data
 from factormer.app.runs.constraints import parse_all
 from factormer.app.runs.fit import FitOptions
 from factormer.app.runs.folder import RunFolder
-from factormer.app.runs.stored import built
+from factormer.app.runs.large import LargeResult
+from factormer.app.runs.stored import built, load_factor
 from factormer.data.factors import Factors
 from factormer.data.observations import observe
 from factormer.problem.losses import as_loss
@@ -36,27 +37,48 @@ def transform(data: Data, folder: RunFolder, rank: int | None = None) -> Transfo
     Columns are put in the order of the run where both have labels. `rank` is needed where the run
     has several.
     """
-    options = built(FitOptions, folder.description()["options"], folder.path / "run.json")
+    model = _model(folder, rank)
+    options, rank = model.options, model.rank
     if options.symmetric:
         raise ValueError(
             f"{folder.path} holds a symmetric run, V ≈ H Hᵀ, which has no coefficients of new "
             "rows; choose a run without --symmetric"
         )
-    rank = _rank(folder, rank)
-    H = torch.from_numpy(folder.factors(rank)["H"])
-    V = data.V[:, _order(data.columns, folder.axes()[1])]
+    V = data.V[:, _order(data.columns, model.columns)]
     matrix = observe(V, missing=options.missing)
     penalties = Penalties.of(parse_all(options.regularize_w))
-    H = H.to(matrix.dtype)
+    H = torch.from_numpy(model.H).to(matrix.dtype)
     loss = as_loss(options.loss)
     W = coefficients(matrix, H, loss, penalties).W
     problem = Problem(matrix, rank, loss)
     return Transformed(W.numpy(), float(problem.objective(Factors(W, H)) / problem.size()), rank)
 
 
-def _rank(folder: RunFolder, rank: int | None) -> int:
+class _Model(NamedTuple):
+    """What a run has found, and by which options."""
+
+    options: FitOptions
+    rank: int
+    H: Float[np.ndarray, "n r"]
+    columns: Axis
+
+
+def _model(folder: RunFolder, rank: int | None) -> _Model:
+    """That of a run; data beyond memory has neither labels nor penalties."""
+    file, blocks = folder.path / "run.json", folder.in_blocks()
+    if blocks is None:
+        options = built(FitOptions, folder.description()["options"], file)
+        rank = _rank(folder, [result.rank for result in folder.results()], rank)
+        return _Model(options, rank, folder.factors(rank)["H"], folder.axes()[1])
+    ranks = [built(LargeResult, row, file).rank for row in blocks["results"]]
+    rank = _rank(folder, ranks, rank)
+    H = load_factor(folder.rank(rank) / "H.npy", rank)
+    options = built(FitOptions, {"loss": blocks["options"].get("loss")}, file)
+    return _Model(options, rank, H, Axis(len(H), "column"))
+
+
+def _rank(folder: RunFolder, ranks: list[int], rank: int | None) -> int:
     """The rank asked for, or the only one there is."""
-    ranks = [result.rank for result in folder.results()]
     if not ranks:
         raise ValueError(f"{folder.path} has no rank that is done; fit one first: factormer fit")
     shown = ", ".join(map(str, ranks))
