@@ -205,6 +205,53 @@ def test_a_file_that_was_cut_says_so(tmp_path):
         blocks_of(source, LIMIT).total()
 
 
+def parquet(folder, columns, **options) -> Any:
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "V.parquet", **options)
+    return pyarrow.parquet.ParquetFile(folder / "V.parquet")
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int64", "bool", "float32", "float64"])
+def test_nulls_of_a_parquet_file_are_no_numbers(tmp_path, kind):
+    full = [k % 2 for k in range(M)]
+    nulls = [None if k % 3 == 0 else k % 2 for k in range(M)]
+    columns = {name: pyarrow.array(full).cast(kind) for name in ("a", "b", "c")}
+    columns["b"] = pyarrow.array(nulls).cast(kind)
+    file = parquet(tmp_path, columns, row_group_size=20)
+    inside = brought(file, "1GB")
+    np.testing.assert_array_equal(np.isnan(inside).sum(axis=0), [0, M // 3, 0])
+    np.testing.assert_array_equal(inside[1:3, 1], [1, 0])
+    source = source_of(file)
+    assert source is not None
+    words = r"block 1 of 3 .* has 7 entries that are NaN or infinite, in column 'b'; all must"
+    with pytest.raises(ValueError, match=words):
+        blocks_of(source, 3600).total()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pyarrow.timestamp("s"), pyarrow.timestamp("s", "UTC"), pyarrow.list_(pyarrow.int8()),
+     pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), pyarrow.string()],
+)  # fmt: skip
+def test_columns_of_a_parquet_file_that_are_no_numbers_are_named(tmp_path, kind):
+    columns = {"a": pyarrow.array([1.0, 2.0]), "when": pyarrow.array([None, None]).cast(kind)}
+    with pytest.raises(ValueError, match=r"column 'when' of type .*; all columns must hold real"):
+        source_of(parquet(tmp_path, columns))
+
+
+def test_empty_row_groups_are_no_blocks(tmp_path):
+    V, empty = entries(), entries()[:0]
+    names = [f"c{k}" for k in range(N)]
+    tables = [pyarrow.table(list(part.T), names) for part in (empty, V[:20], empty, V[20:], empty)]
+    with pyarrow.parquet.ParquetWriter(tmp_path / "V.parquet", tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    source = source_of(pyarrow.parquet.ParquetFile(tmp_path / "V.parquet"))
+    assert source is not None
+    B = blocks_of(source, 1e5)
+    assert B.reader.ends == (0, 20, M)  # pyright: ignore[reportAttributeAccessIssue]
+    np.testing.assert_array_equal(torch.cat([block for _, block in B.blocks(None)]), V)
+
+
 def test_a_limit_below_what_is_stored_together_is_refused(tmp_path):
     source = source_of(stored_parquet(tmp_path, entries()))
     assert source is not None

@@ -66,7 +66,8 @@ class OutOfCore:
         whole: list[Tensor] = []
         sums: list[Tensor] = []
         for number, (at, block) in enumerate(self.read(dtype)):
-            task = Surveyed(part, called(number, self.ends)) if survey else part
+            name = called(number, self.ends)
+            task = Surveyed(part, name, self.source.columns) if survey else part
             joined, summed = task(block, *(F[at] for F in rows))
             if not number:
                 whole = [F.new_empty(self.shape[0], F.shape[1]) for F in joined]

@@ -23,7 +23,7 @@ class Source:
     Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
     `ends` are the only places where a block may end, if the store does not leave a choice.
     `entries` counts what is stored, zeros or not. `fill(a, b, room)`, if there is one, reads rows
-    into an array of the same type, by rows, which saves a copy.
+    into an array of the same type, by rows, which saves a copy. `columns` are their names.
     """
 
     read: Callable[[int, int], Any]
@@ -35,6 +35,7 @@ class Source:
     step: int = 1
     ends: tuple[int, ...] | None = None
     fill: Callable[[int, int, np.ndarray], None] | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def itemsize(self) -> int:
@@ -151,22 +152,41 @@ def _compressed(group: Any) -> Source | None:
 
 
 def _parquet(file: Any) -> Source:
-    """The columns of a Parquet file, all of which must be numbers; blocks are row groups."""
+    """The columns of a Parquet file, all of which must be numbers; blocks are row groups.
+
+    A null becomes NaN, an entry that is not known.
+    """
     schema, about = file.schema_arrow, file.metadata
     names = [name for name in schema.names if not name.startswith("__index_level_")]
-    kinds = {np.dtype(schema.field(name).type.to_pandas_dtype()) for name in names}
-    dtype = np.result_type(*kinds) if names else np.dtype(object)
+    kinds = [_number(schema.field(name)) for name in names]
+    dtype = np.result_type(*kinds) if names else np.dtype(float)
     m, n = about.num_rows, len(names)
     _check((m, n), dtype, "Parquet file")
     sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
     ends = np.cumsum([0, *sizes]).tolist()
+    with_nulls = np.float32 if dtype == np.float32 else np.float64
 
     def read(a: int, b: int) -> np.ndarray:
         groups = list(range(ends.index(a), ends.index(b)))
-        table = file.read_row_groups(groups, columns=names)
-        return np.stack([np.asarray(column.to_numpy(), dtype) for column in table.columns], axis=1)
+        columns = file.read_row_groups(groups, columns=names).columns
+        kind = with_nulls if any(column.null_count for column in columns) else dtype
+        return np.stack([np.asarray(column.to_numpy(), kind) for column in columns], axis=1)
 
-    return Source(read, (m, n), dtype, "Parquet file", float(m) * n, ends=tuple(ends))
+    places = tuple(sorted(set(ends)))  # row groups may be empty
+    entries, columns = float(m) * n, tuple(names)
+    return Source(read, (m, n), dtype, "Parquet file", entries, ends=places, columns=columns)
+
+
+def _number(field: Any) -> np.dtype:
+    """The type of a column of a Parquet file, which must be one of real numbers."""
+    with suppress(NotImplementedError, TypeError):  # dictionaries, structs; times with a zone
+        dtype = np.dtype(field.type.to_pandas_dtype())
+        if dtype.kind in "biuf":
+            return dtype
+    raise ValueError(
+        f"V, a Parquet file, has a column {field.name!r} of type {field.type}; all columns must "
+        "hold real numbers: remove it, or convert it"
+    )
 
 
 def _check(shape: tuple[int, ...], dtype: Any, kind: str) -> None:
