@@ -19,6 +19,8 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 M, N, R = 300, 80, 3
+slow_disks = "ignore:Creating scratch directories is taking:UserWarning"
+pytestmark = pytest.mark.filterwarnings(slow_disks)
 
 
 def entries():
@@ -28,7 +30,7 @@ def entries():
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[None]:
-    options = {"dashboard_address": None, "memory_limit": 0, "processes": True}
+    options = {"dashboard_address": ":0", "memory_limit": 0, "processes": True}
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster,
         distributed.Client(cluster),
@@ -252,7 +254,7 @@ def test_a_lost_cluster_is_told_with_the_first_line_of_its_error(monkeypatch):
 
 @pytest.mark.slow
 def test_a_cluster_that_goes_away_is_said_and_a_new_one_goes_on(tmp_path):
-    V, options = entries(), {"dashboard_address": None, "memory_limit": 0, "processes": True}
+    V, options = entries(), {"dashboard_address": ":0", "memory_limit": 0, "processes": True}
     D = da.from_array(V, chunks=(70, N))
     fit: Any = {"tol": 0, "max_iter": 20, "folder": tmp_path}
     whole = factorize(D, R, tol=0, max_iter=20)
