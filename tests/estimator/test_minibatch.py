@@ -167,6 +167,19 @@ def test_factors_are_feasible_and_in_the_precision_of_the_data(beta_loss, dtype,
     assert est.reconstruction_err_ < np.linalg.norm(data)
 
 
+@pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
+@pytest.mark.parametrize("kinds", [(np.float32, np.float64), (np.float64, np.float32)])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_stream_keeps_the_precision_of_its_first_batch(beta_loss, kinds, form):
+    mixed, same = (MiniBatchNMF(R, beta_loss=beta_loss, random_state=0) for _ in range(2))
+    for est, types in ((mixed, kinds), (same, kinds[:1] * 2)):
+        for k, kind in enumerate(types):
+            est.partial_fit(form(COUNTS[100 * k : 100 * k + 100].astype(kind)))
+    assert mixed.components_.dtype == kinds[0]
+    near = 1e-3 * same.components_.max()
+    np.testing.assert_allclose(mixed.components_, same.components_, atol=near)
+
+
 def test_penalties_shrink():
     plain, sparse = (model(alpha_H=a, l1_ratio=1.0).fit(X) for a in (0.0, 0.3))
     assert sparse.components_.sum() < plain.components_.sum()

@@ -214,17 +214,19 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         first = not hasattr(self, "components_")
         batches, learner = self._read(X, reset=first)
+        V, dtype = batches.V, batches.V.dtype
         if first:
-            rank = rank_of(self.n_components, batches.V.shape[1], H)
+            rank = rank_of(self.n_components, V.shape[1], H)
             state, _ = self._begin(learner, batches, rank, None, H)
             self.n_steps_ = 0
         else:
             H = as_tensor(self.components_, name="components_", device=None).mT
-            state = self._past.at(H)
-        for _, V in Batches(batches.V, batches.V.shape[0]):
-            state, *_ = learner.step(state, V, float(self.forget_factor))
+            dtype, wide = H.dtype, torch.promote_types(V.dtype, H.dtype)
+            V, state = V.to(wide), self._past.at(H.to(wide))
+        for _, part in Batches(V, V.shape[0]):
+            state, *_ = learner.step(state, part, float(self.forget_factor))
             self.n_steps_ += 1
-        self._keep(X, state)
+        self._keep(X, state.at(state.H.to(dtype)))  # in the precision of the first batch
         return self
 
     @threads()
