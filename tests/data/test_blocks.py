@@ -205,6 +205,26 @@ def test_a_file_that_was_cut_says_so(tmp_path):
         blocks_of(source, LIMIT).total()
 
 
+def test_blocks_of_a_sparse_store_keep_within_the_limit_if_rows_are_uneven(tmp_path):
+    V = np.zeros((600, N))
+    V[:12], V[300], V[-1] = 1.0, 1.0, 1.0  # after these, rows are empty
+    B = blocks(tmp_path, V, stored_csr, limit=2e4)
+    sizes = [block.data.nbytes + 8 * block.nnz for _, block in B.reader.read(torch.float64)]
+    assert sum(sizes) == 16 * np.count_nonzero(V)
+    assert max(sizes) <= 2e4 / 8
+    assert len(sizes) < 10
+    np.testing.assert_array_equal(torch.cat([block for _, block in B.blocks(None)]), V)
+    with pytest.raises(ValueError, match="raise memory_limit"):
+        blocks_of(B.reader.source, 1500)  # which has no room for three full rows
+
+
+def test_wrong_row_pointers_of_a_sparse_store_are_refused(tmp_path):
+    group = stored_csr(tmp_path, entries(0.3))
+    group.attrs["shape"] = (M + 1, N)
+    with pytest.raises(ValueError, match=r"has 61 row pointers; they must be 62"):
+        source_of(group)
+
+
 def parquet(folder, columns, **options) -> Any:
     pyarrow.parquet.write_table(pyarrow.table(columns), folder / "V.parquet", **options)
     return pyarrow.parquet.ParquetFile(folder / "V.parquet")

@@ -23,7 +23,8 @@ class Source:
     Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
     `ends` are the only places where a block may end, if the store does not leave a choice.
     `entries` counts what is stored, zeros or not. `fill(a, b, room)`, if there is one, reads rows
-    into an array of the same type, by rows, which saves a copy. `columns` are their names.
+    into an array of the same type, by rows, which saves a copy. `columns` are their names; `starts` is
+    where the entries of each row of a sparse store begin, and where they end.
     """
 
     read: Callable[[int, int], Any]
@@ -36,6 +37,7 @@ class Source:
     ends: tuple[int, ...] | None = None
     fill: Callable[[int, int, np.ndarray], None] | None = None
     columns: tuple[str, ...] = ()
+    starts: np.ndarray | None = None
 
     @property
     def itemsize(self) -> int:
@@ -46,6 +48,12 @@ class Source:
     def nbytes(self) -> float:
         """Bytes of the whole matrix in memory; a sparse entry has a column, too."""
         return self.entries * (self.itemsize + 8 * self.is_sparse)
+
+    def before(self) -> np.ndarray | None:
+        """Bytes of all rows before each row, and of all rows; None where rows are equally long."""
+        if self.starts is None:
+            return None
+        return (self.itemsize + 8) * self.starts + 8 * np.arange(len(self.starts))
 
 
 def source_of(V: Any) -> Source | None:
@@ -118,16 +126,22 @@ def _plain_reading(V: np.memmap) -> Callable[[int, int, np.ndarray], None] | Non
 def _sparse_store(V: Any) -> Source:
     """A sparse matrix of a backed AnnData, whose slices of rows are scipy's."""
     _check_rows(V.format)
-    _check(tuple(V.shape), V.dtype, "sparse store")
-    m, n = map(int, V.shape)
-    stored = float(V.group["data"].shape[0])
+    return _by_rows(lambda a, b: scipy.sparse.csr_array(V[a:b]), V.shape, V.dtype, V.group)
+
+
+def _by_rows(read: Callable[[int, int], Any], shape: Any, dtype: Any, group: Any) -> Source:
+    """A CSR matrix in a store whose group has the array `indptr`."""
+    _check(tuple(shape), dtype, "sparse store")
+    m, n = map(int, shape)
+    starts = np.asarray(group["indptr"][()], np.int64)
+    if starts.shape != (m + 1,) or (np.diff(starts) < 0).any():
+        raise ValueError(
+            f"V, a sparse store of shape {(m, n)}, has {len(starts)} row pointers; they must be "
+            f"{m + 1} and must not decrease: write it again as CSR"
+        )
+    entries = float(starts[-1] - starts[0])
     return Source(
-        lambda a, b: scipy.sparse.csr_array(V[a:b]),
-        (m, n),
-        np.dtype(V.dtype),
-        "sparse store",
-        stored,
-        True,
+        read, (m, n), np.dtype(dtype), "sparse store", entries, is_sparse=True, starts=starts
     )
 
 
@@ -140,15 +154,16 @@ def _compressed(group: Any) -> Source | None:
     shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
     m, n = (int(size) for size in shape)
     data, indices = group["data"], group["indices"]
-    starts = np.asarray(group["indptr"][()], np.int64)
-    _check((m, n), data.dtype, "sparse store")
 
     def read(a: int, b: int) -> Any:
+        starts = source.starts
+        assert starts is not None
         inside = slice(int(starts[a]), int(starts[b]))
         parts = (data[inside], indices[inside], starts[a : b + 1] - starts[a])
         return scipy.sparse.csr_array(parts, shape=(b - a, n))
 
-    return Source(read, (m, n), np.dtype(data.dtype), "sparse store", float(starts[-1]), True)
+    source = _by_rows(read, (m, n), data.dtype, group)
+    return source
 
 
 def _parquet(file: Any) -> Source:
