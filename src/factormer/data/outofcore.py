@@ -124,7 +124,7 @@ class OutOfCore:
 def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:
     """Blocks of a source that keep within a limit, in bytes or as text ("4GB")."""
     limit = as_bytes(memory_limit)
-    ends, largest = _cut(source, min(limit / _SHARE, _BLOCK))
+    ends, largest = _cut(source, float(min(limit / _SHARE, _BLOCK)))
     if largest > limit / 3:
         raise ValueError(
             f"memory_limit is {limit:.3g} bytes, and {largest:.3g} of V, a {source.kind}, are "

@@ -23,8 +23,8 @@ class Source:
     Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
     `ends` are the only places where a block may end, if the store does not leave a choice.
     `entries` counts what is stored, zeros or not. `fill(a, b, room)`, if there is one, reads rows
-    into an array of the same type, by rows, which saves a copy. `columns` are their names; `starts` is
-    where the entries of each row of a sparse store begin, and where they end.
+    into an array of the same type, by rows, which saves a copy. `columns` are their names.
+    `starts` is where the entries of each row of a sparse store begin, and where they end.
     """
 
     read: Callable[[int, int], Any]
