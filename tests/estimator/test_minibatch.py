@@ -243,6 +243,21 @@ def test_wrong_options_are_refused(options, words):
         model().set_params(**options).fit(X)
 
 
+@pytest.mark.parametrize(
+    ("before", "option", "value"),
+    [("frobenius", "beta_loss", 1), (1, "beta_loss", 2), (1, "beta_loss", 1.5),
+     ("frobenius", "n_components", R + 1)],
+)  # fmt: skip
+def test_options_that_the_past_depends_on_must_stay(before, option, value):
+    est = model(beta_loss=before).partial_fit(COUNTS[:50])
+    components = est.components_.copy()
+    with pytest.raises(ValueError, match=f"{option} is {value}, and the batches before .*a clone"):
+        est.set_params(**{option: value}).partial_fit(COUNTS[50:90])
+    np.testing.assert_array_equal(est.components_, components)
+    same = {"frobenius": 2, 1: "kullback-leibler"}[before]
+    est.set_params(beta_loss=same, n_components=R).partial_fit(COUNTS[50:90])
+
+
 def test_wrong_data_is_refused():
     with pytest.raises(NotFittedError):
         model().transform(X)

@@ -26,6 +26,7 @@ from factormer.estimator.options import (
     check_poles,
     check_share,
     init_of,
+    is_whole,
     loss_of,
     rank_of,
     seed_of,
@@ -154,7 +155,7 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             state, done = self._by_chunks(batches.V, learner, state)
         else:
             state, done = self._by_batches(batches, learner, state, W)
-        self._keep(X, state)
+        self._keep(X, learner, state)
         if not done and self.tol and self.max_iter:
             warn(
                 f"Maximum number of iterations {self.max_iter} reached. Increase it to improve "
@@ -220,13 +221,14 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             state, _ = self._begin(learner, batches, rank, None, H)
             self.n_steps_ = 0
         else:
+            self._check_unchanged(learner)
             H = as_tensor(self.components_, name="components_", device=None).mT
             dtype, wide = H.dtype, torch.promote_types(V.dtype, H.dtype)
             V, state = V.to(wide), self._past.at(H.to(wide))
         for _, part in Batches(V, V.shape[0]):
             state, *_ = learner.step(state, part, float(self.forget_factor))
             self.n_steps_ += 1
-        self._keep(X, state.at(state.H.to(dtype)))  # in the precision of the first batch
+        self._keep(X, learner, state.at(state.H.to(dtype)))  # in the precision of the first batch
         return self
 
     @threads()
@@ -298,10 +300,23 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         size = batches.size if isinstance(batches.V, Blocks) else batches.V.shape[0]
         return joined([learner.coded(V, H, limit) for _, V in Batches(batches.V, size)])
 
-    def _keep(self, X: Any, state: Learning) -> None:
+    def _check_unchanged(self, learner: Learner) -> None:
+        """Refuse to go on with what the past does not have."""
+        if learner.loss != self._learned:
+            raise ValueError(
+                f"beta_loss is {self.beta_loss!r}, and the batches before had another loss, of "
+                "which sums are kept: set it back, or begin with a clone"
+            )
+        if is_whole(self.n_components) and self.n_components != self.n_components_:
+            raise ValueError(
+                f"n_components is {self.n_components}, and the batches before have "
+                f"{self.n_components_} components: set it back, or begin with a clone"
+            )
+
+    def _keep(self, X: Any, learner: Learner, state: Learning) -> None:
         H = state.H.mT.contiguous()
         self.components_ = returned(X, H.clone()) if is_tensor(X) else H.cpu().numpy().copy()
-        self.n_components_, self._past = len(H), state
+        self.n_components_, self._past, self._learned = len(H), state, learner.loss
 
     @property
     def _n_features_out(self) -> int:
