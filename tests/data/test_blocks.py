@@ -225,6 +225,35 @@ def test_wrong_row_pointers_of_a_sparse_store_are_refused(tmp_path):
         source_of(group)
 
 
+def test_the_shape_of_a_sparse_store_may_be_an_array_of_it(tmp_path):
+    V = entries(0.3)
+    group = stored_csr(tmp_path, V)
+    del group.attrs["shape"]
+    with pytest.raises(ValueError, match="does not tell its shape; set"):
+        source_of(group)
+    group["shape"] = np.array(V.shape)
+    np.testing.assert_array_equal(brought(group, "1GB").toarray(), V)
+    del group.attrs["encoding-type"]
+    with pytest.raises(ValueError, match="does not tell its format; set"):
+        source_of(group)
+
+
+def test_a_file_of_several_arrays_names_them(tmp_path):
+    data = stored_h5(tmp_path, entries())
+    data.file["labels"] = np.arange(M)
+    with pytest.raises(ValueError, match=r"keys \['V', 'labels'\]; .* choose it by its key"):
+        brought(data.file, "1GB")
+
+
+def test_a_closed_file_is_said(tmp_path):
+    data = stored_h5(tmp_path, entries())
+    file = data.file
+    file.close()
+    for closed in (data, file):
+        with pytest.raises(ValueError, match="that is closed; open the file again"):
+            brought(closed, "1GB")
+
+
 def parquet(folder, columns, **options) -> Any:
     pyarrow.parquet.write_table(pyarrow.table(columns), folder / "V.parquet", **options)
     return pyarrow.parquet.ParquetFile(folder / "V.parquet")

@@ -165,7 +165,9 @@ def test_bytes_that_travel_are_those_that_the_docs_say(client, monkeypatch, rng)
     monkeypatch.setattr(distributed.comm.tcp.TCP, "write", counted)
     before = caller.run(sent)
     B.updated(x, Sweeps(x.H.mT @ x.H, 10))
-    entries = [e for name, log in caller.run(sent).items() for e in log[len(before.get(name, [])) :]]
+    entries = [
+        e for name, log in caller.run(sent).items() for e in log[len(before.get(name, [])) :]
+    ]
     back = sum(size for who, size in entries if who is None)
     across = sum(size for who, size in entries if who is not None)
     slack = 4096 * (c + 1)  # of tasks and their names

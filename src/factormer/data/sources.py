@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse
 
 _STORES = ("h5py", "zarr", "anndata")  # packages whose arrays are read by slices of rows
+_FORMATS = ("encoding-type", "h5sparse_format", "format")
+_SHAPES = ("shape", "h5sparse_shape")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +69,10 @@ def source_of(V: Any) -> Source | None:
         return _parquet(V)
     if package not in _STORES:
         return None
-    if package == "h5py" and hasattr(V, "keys"):
-        return _compressed(V)
+    if package == "h5py" and not V:
+        raise ValueError("V is in a file of HDF5 that is closed; open the file again")
+    if hasattr(V, "keys") and package in ("h5py", "zarr"):
+        return _group(V, package)
     backed = getattr(V, "isbacked", None)
     if backed is not None:  # an AnnData, of which X is meant
         return source_of(getattr(V, "X", None)) if backed else None
@@ -145,13 +149,27 @@ def _by_rows(read: Callable[[int, int], Any], shape: Any, dtype: Any, group: Any
     )
 
 
-def _compressed(group: Any) -> Source | None:
-    """A group of HDF5 with the parts of a CSR matrix, as AnnData writes it."""
-    if not {"data", "indices", "indptr"} <= set(group.keys()):
-        return None
-    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
+def _group(group: Any, package: str) -> Source:
+    """A group with the parts of a CSR matrix, as AnnData writes it; others hold several arrays."""
+    keys = sorted(group.keys())
+    if package == "h5py" and {"data", "indices", "indptr"} <= set(keys):
+        return _compressed(group)
+    raise ValueError(
+        f"V is a group of {package} with the keys {keys}; it must be one matrix: choose it by its "
+        "key, V[key]"
+    )
+
+
+def _compressed(group: Any) -> Source:
+    """A group of HDF5 with the parts of a CSR matrix, and with its shape and format."""
+    kind, shape = (_told(group, names) for names in (_FORMATS, _SHAPES))
+    if kind is None or np.shape(shape) != (2,):
+        missing = "format" if kind is None else "shape"
+        raise ValueError(
+            f"V is a sparse store that does not tell its {missing}; set "
+            "V.attrs['encoding-type'] = 'csr_matrix' if indptr is by rows, and V.attrs['shape']"
+        )
     _check_rows(kind.decode() if isinstance(kind, bytes) else str(kind))
-    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
     m, n = (int(size) for size in shape)
     data, indices = group["data"], group["indices"]
 
@@ -164,6 +182,16 @@ def _compressed(group: Any) -> Source | None:
 
     source = _by_rows(read, (m, n), data.dtype, group)
     return source
+
+
+def _told(group: Any, names: tuple[str, ...]) -> Any:
+    """What a group says of itself under one of these names, as an attribute or an array of it."""
+    for name in names:
+        if name in group.attrs:
+            return group.attrs[name]
+        if name in group:
+            return group[name][()]
+    return None
 
 
 def _parquet(file: Any) -> Source:
