@@ -330,7 +330,10 @@ def test_memory_limits_are_bytes_or_text(text, size):
     assert as_bytes(text) == size
 
 
-@pytest.mark.parametrize("bad", ["4 apples", "", -1, 0, float("nan"), True, [3]])
+@pytest.mark.parametrize("bad", [
+    "4 apples", "", "9" * 400, -1, 0, float("nan"), float("inf"), True, np.True_, [3], b"4GB",
+    np.array([1, 2]), np.array([]), 10**400, 10**5000, 1j,
+], ids=lambda bad: type(bad).__name__)  # fmt: skip
 def test_other_memory_limits_are_refused(bad):
     with pytest.raises(ValueError, match=r"memory_limit is .*'4GB'"):
         as_bytes(bad)
