@@ -1,5 +1,6 @@
 """MiniBatchNMF leads where NMF does, a batch at a time, and keeps scikit-learn's contract."""
 
+import dataclasses
 import inspect
 import pickle
 from itertools import pairwise
@@ -16,11 +17,13 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from factormer import NMF, MiniBatchNMF
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
+from factormer.estimator import learning
 from factormer.estimator.batches import Batches
-from factormer.estimator.learning import Learner
+from factormer.estimator.learning import Learner, visited
 from factormer.estimator.options import Asked
 from factormer.problem.losses import as_loss
 from factormer.problem.problem import Problem
+from factormer.run.result import Status
 from factormer.solvers.multiplicative import update
 from factormer.solvers.online import Majorizer
 
@@ -216,6 +219,52 @@ def test_tensors_in_are_tensors_out():
     assert isinstance(W, torch.Tensor)
     assert isinstance(est.components_, torch.Tensor)
     assert est.inverse_transform(W).shape == T.shape
+
+
+def test_interruption_keeps_the_components_after_the_last_batch(monkeypatch):
+    plain, seen = Learner.step, []
+
+    def step(*args, **options):
+        if len(seen) == 8:
+            raise KeyboardInterrupt
+        seen.append(plain(*args, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(Learner, "step", step)
+    est = model(tol=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted: the model has the components"):
+        W = est.fit_transform(X)
+    assert (est.n_iter_, est.n_steps_) == (2, 8)
+    np.testing.assert_array_equal(est.components_, seen[-1][0].H.mT)
+    assert np.linalg.norm(X - W @ est.components_) == pytest.approx(est.reconstruction_err_)
+
+
+def test_interruption_on_dask_keeps_the_components_after_the_last_visit(monkeypatch):
+    da, calls = pytest.importorskip("dask.array"), []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return visited(*args)
+
+    monkeypatch.setattr("factormer.estimator.minibatch.visited", interrupted)
+    est = model(tol=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        est.fit(da.from_array(X, chunks=(100, N)))
+    assert (est.n_iter_, est.n_steps_) == (3, 6)
+    assert est.transform(X[:2]).shape == (2, R)
+
+
+def test_interruption_of_the_first_batch_is_not_lost(monkeypatch):
+    def execute(plan):
+        (result,) = plain(plan)
+        return (dataclasses.replace(result, status=Status.INTERRUPTED),)
+
+    plain = learning.execute
+    monkeypatch.setattr(learning, "execute", execute)
+    with pytest.raises(KeyboardInterrupt):
+        model().fit(X)
 
 
 def test_a_first_batch_with_few_rows_gives_a_start():
