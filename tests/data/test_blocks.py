@@ -205,6 +205,102 @@ def test_a_file_that_was_cut_says_so(tmp_path):
         blocks_of(source, LIMIT).total()
 
 
+def test_blocks_of_a_sparse_store_keep_within_the_limit_if_rows_are_uneven(tmp_path):
+    V = np.zeros((600, N))
+    V[:12], V[300], V[-1] = 1.0, 1.0, 1.0  # after these, rows are empty
+    B = blocks(tmp_path, V, stored_csr, limit=2e4)
+    sizes = [block.data.nbytes + 8 * block.nnz for _, block in B.reader.read(torch.float64)]
+    assert sum(sizes) == 16 * np.count_nonzero(V)
+    assert max(sizes) <= 2e4 / 8
+    assert len(sizes) < 10
+    np.testing.assert_array_equal(torch.cat([block for _, block in B.blocks(None)]), V)
+    with pytest.raises(ValueError, match="raise memory_limit"):
+        blocks_of(B.reader.source, 1500)  # which has no room for three full rows
+
+
+def test_wrong_row_pointers_of_a_sparse_store_are_refused(tmp_path):
+    group = stored_csr(tmp_path, entries(0.3))
+    group.attrs["shape"] = (M + 1, N)
+    with pytest.raises(ValueError, match=r"has 61 row pointers; they must be 62"):
+        source_of(group)
+
+
+def test_the_shape_of_a_sparse_store_may_be_an_array_of_it(tmp_path):
+    V = entries(0.3)
+    group = stored_csr(tmp_path, V)
+    del group.attrs["shape"]
+    with pytest.raises(ValueError, match="does not tell its shape; set"):
+        source_of(group)
+    group["shape"] = np.array(V.shape)
+    np.testing.assert_array_equal(brought(group, "1GB").toarray(), V)
+    del group.attrs["encoding-type"]
+    with pytest.raises(ValueError, match="does not tell its format; set"):
+        source_of(group)
+
+
+def test_a_file_of_several_arrays_names_them(tmp_path):
+    data = stored_h5(tmp_path, entries())
+    data.file["labels"] = np.arange(M)
+    with pytest.raises(ValueError, match=r"keys \['V', 'labels'\]; .* choose it by its key"):
+        brought(data.file, "1GB")
+
+
+def test_a_closed_file_is_said(tmp_path):
+    data = stored_h5(tmp_path, entries())
+    file = data.file
+    file.close()
+    for closed in (data, file):
+        with pytest.raises(ValueError, match="that is closed; open the file again"):
+            brought(closed, "1GB")
+
+
+def parquet(folder, columns, **options) -> Any:
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "V.parquet", **options)
+    return pyarrow.parquet.ParquetFile(folder / "V.parquet")
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int64", "bool", "float32", "float64"])
+def test_nulls_of_a_parquet_file_are_no_numbers(tmp_path, kind):
+    full = [k % 2 for k in range(M)]
+    nulls = [None if k % 3 == 0 else k % 2 for k in range(M)]
+    columns = {name: pyarrow.array(full).cast(kind) for name in ("a", "b", "c")}
+    columns["b"] = pyarrow.array(nulls).cast(kind)
+    file = parquet(tmp_path, columns, row_group_size=20)
+    inside = brought(file, "1GB")
+    np.testing.assert_array_equal(np.isnan(inside).sum(axis=0), [0, M // 3, 0])
+    np.testing.assert_array_equal(inside[1:3, 1], [1, 0])
+    source = source_of(file)
+    assert source is not None
+    words = r"block 1 of 3 .* has 7 entries that are NaN or infinite, in column 'b'; all must"
+    with pytest.raises(ValueError, match=words):
+        blocks_of(source, 3600).total()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pyarrow.timestamp("s"), pyarrow.timestamp("s", "UTC"), pyarrow.list_(pyarrow.int8()),
+     pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), pyarrow.string()],
+)  # fmt: skip
+def test_columns_of_a_parquet_file_that_are_no_numbers_are_named(tmp_path, kind):
+    columns = {"a": pyarrow.array([1.0, 2.0]), "when": pyarrow.array([None, None]).cast(kind)}
+    with pytest.raises(ValueError, match=r"column 'when' of type .*; all columns must hold real"):
+        source_of(parquet(tmp_path, columns))
+
+
+def test_empty_row_groups_are_no_blocks(tmp_path):
+    V, empty = entries(), entries()[:0]
+    names = [f"c{k}" for k in range(N)]
+    tables = [pyarrow.table(list(part.T), names) for part in (empty, V[:20], empty, V[20:], empty)]
+    with pyarrow.parquet.ParquetWriter(tmp_path / "V.parquet", tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    source = source_of(pyarrow.parquet.ParquetFile(tmp_path / "V.parquet"))
+    assert source is not None
+    B = blocks_of(source, 1e5)
+    assert B.reader.ends == (0, 20, M)  # pyright: ignore[reportAttributeAccessIssue]
+    np.testing.assert_array_equal(torch.cat([block for _, block in B.blocks(None)]), V)
+
+
 def test_a_limit_below_what_is_stored_together_is_refused(tmp_path):
     source = source_of(stored_parquet(tmp_path, entries()))
     assert source is not None
@@ -234,7 +330,10 @@ def test_memory_limits_are_bytes_or_text(text, size):
     assert as_bytes(text) == size
 
 
-@pytest.mark.parametrize("bad", ["4 apples", "", -1, 0, float("nan"), True, [3]])
+@pytest.mark.parametrize("bad", [
+    "4 apples", "", "9" * 400, -1, 0, float("nan"), float("inf"), True, np.True_, [3], b"4GB",
+    np.array([1, 2]), np.array([]), 10**400, 10**5000, 1j,
+], ids=lambda bad: type(bad).__name__)  # fmt: skip
 def test_other_memory_limits_are_refused(bad):
     with pytest.raises(ValueError, match=r"memory_limit is .*'4GB'"):
         as_bytes(bad)

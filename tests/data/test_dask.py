@@ -19,7 +19,8 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 M, N, R = 300, 80, 3
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and workers that end
+slow_disks = "ignore:Creating scratch directories is taking:UserWarning"
+pytestmark = pytest.mark.filterwarnings(slow_disks)
 
 
 def entries():
@@ -29,7 +30,7 @@ def entries():
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[None]:
-    options = {"dashboard_address": None, "memory_limit": 0, "processes": True}
+    options = {"dashboard_address": ":0", "memory_limit": 0, "processes": True}
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster,
         distributed.Client(cluster),
@@ -93,6 +94,21 @@ def test_transform_is_lazy_and_has_the_chunks_of_the_data(kind):
 
 
 @pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
+def test_empty_chunks_change_nothing(beta_loss):
+    V = entries().astype(np.float32)
+    whole = da.from_array(V, chunks=(100, N))
+    D = da.from_array(V, chunks=((0, 100, 0, 100, 100, 0), (N,)))
+    options: Any = {"beta_loss": beta_loss, "random_state": 0, "max_iter": 3, "tol": 0}
+    for kind in (NMF, MiniBatchNMF):
+        model, same = (kind(R, **options).fit(X) for X in (D, whole))
+        assert model.reconstruction_err_ == pytest.approx(same.reconstruction_err_, rel=1e-4)
+        W = model.transform(D)
+        assert W.chunks[0] == D.chunks[0]
+        assert W.blocks[0].compute().dtype == np.float32
+        np.testing.assert_allclose(W, model.transform(whole), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
 def test_mini_batches_leave_w_where_the_chunks_are(beta_loss):
     V = entries()
     D = da.from_array(V, chunks=(70, N))
@@ -140,19 +156,22 @@ def test_bytes_that_travel_are_those_that_the_docs_say(client, monkeypatch, rng)
     caller, out = distributed.get_client(), []
     plain, stream = distributed.comm.tcp.TCP.write, caller.scheduler_comm.comm
 
-    async def counted(self, *args, **options):
-        size = await plain(self, *args, **options)
-        if self is stream:
-            out.append(size)
+    async def counted(self, messages, *args, **options):
+        size = await plain(self, messages, *args, **options)
+        if self is stream and any(message["op"] == "update-graph" for message in messages):
+            out.append(size)  # and no heartbeat
         return size
 
     monkeypatch.setattr(distributed.comm.tcp.TCP, "write", counted)
     before = caller.run(sent)
     B.updated(x, Sweeps(x.H.mT @ x.H, 10))
-    entries = [e for name, log in caller.run(sent).items() for e in log[len(before[name]) :]]
+    entries = [
+        e for name, log in caller.run(sent).items() for e in log[len(before.get(name, [])) :]
+    ]
     back = sum(size for who, size in entries if who is None)
     across = sum(size for who, size in entries if who is not None)
     slack = 4096 * (c + 1)  # of tasks and their names
+    assert len(out) == 1  # a pass is one graph
     assert 0 <= sum(out) - 8 * (m * r + 2 * m + n * r) <= slack
     assert 0 <= back - 8 * (2 * m * r + n * r) <= slack
     assert across <= 8 * ((k - 1) * n * r + c * n * r) + slack < 8 * m * n / c  # no chunk of V
@@ -207,9 +226,37 @@ def test_bad_entries_name_their_chunk():
         factorize(da.from_array(V, chunks=(70, N)), R)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError(2, "No such file", "/data/part.3/V.npy"), RuntimeError("no calibration"),
+     TimeoutError("a disk"), ConnectionResetError("a bucket")],
+)  # fmt: skip
+def test_what_a_loader_raises_is_no_lost_cluster(error):
+    def load(block):
+        raise error
+
+    D = da.from_array(entries(), chunks=(70, N))
+    broken = D.map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+    with pytest.raises(type(error)) as raised:
+        factorize(broken, R)
+    assert str(raised.value) == str(error)
+
+
+def test_a_lost_cluster_is_told_with_the_first_line_of_its_error(monkeypatch):
+    def lost(*graphs):
+        raise distributed.comm.CommClosedError("tcp://10.0.0.7:80 is closed\nand more")
+
+    monkeypatch.setattr("dask.base.compute", lost)
+    words = (
+        r"did not finish a pass over V \(CommClosedError: tcp://10\.0\.0\.7:80 is closed\); check"
+    )
+    with pytest.raises(OSError, match=words):
+        factorize(da.from_array(entries(), chunks=(70, N)), R)
+
+
 @pytest.mark.slow
 def test_a_cluster_that_goes_away_is_said_and_a_new_one_goes_on(tmp_path):
-    V, options = entries(), {"dashboard_address": None, "memory_limit": 0, "processes": True}
+    V, options = entries(), {"dashboard_address": ":0", "memory_limit": 0, "processes": True}
     D = da.from_array(V, chunks=(70, N))
     fit: Any = {"tol": 0, "max_iter": 20, "folder": tmp_path}
     whole = factorize(D, R, tol=0, max_iter=20)

@@ -1,5 +1,7 @@
 """A container's limit counts as the machine's own memory does, for ranks and for files."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,11 @@ def test_there_is_memory_where_nothing_tells_of_groups(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_OWN", tmp_path / "none")
     monkeypatch.setattr(memory, "_GROUPS", tmp_path)
     assert memory.memory() > LIMIT
+
+
+def test_the_limit_is_finite_where_the_system_does_not_say_its_memory(monkeypatch):
+    monkeypatch.setattr(memory, "memory", lambda: math.inf)
+    assert LIMIT < memory.as_bytes(None) < math.inf
 
 
 def test_a_rank_beyond_the_limit_of_the_container_is_refused(group):

@@ -1,5 +1,6 @@
 """MiniBatchNMF leads where NMF does, a batch at a time, and keeps scikit-learn's contract."""
 
+import dataclasses
 import inspect
 import pickle
 from itertools import pairwise
@@ -16,11 +17,13 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from factormer import NMF, MiniBatchNMF
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
+from factormer.estimator import learning
 from factormer.estimator.batches import Batches
-from factormer.estimator.learning import Learner
+from factormer.estimator.learning import Learner, visited
 from factormer.estimator.options import Asked
 from factormer.problem.losses import as_loss
 from factormer.problem.problem import Problem
+from factormer.run.result import Status
 from factormer.solvers.multiplicative import update
 from factormer.solvers.online import Majorizer
 
@@ -167,6 +170,19 @@ def test_factors_are_feasible_and_in_the_precision_of_the_data(beta_loss, dtype,
     assert est.reconstruction_err_ < np.linalg.norm(data)
 
 
+@pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
+@pytest.mark.parametrize("kinds", [(np.float32, np.float64), (np.float64, np.float32)])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_stream_keeps_the_precision_of_its_first_batch(beta_loss, kinds, form):
+    mixed, same = (MiniBatchNMF(R, beta_loss=beta_loss, random_state=0) for _ in range(2))
+    for est, types in ((mixed, kinds), (same, kinds[:1] * 2)):
+        for k, kind in enumerate(types):
+            est.partial_fit(form(COUNTS[100 * k : 100 * k + 100].astype(kind)))
+    assert mixed.components_.dtype == kinds[0]
+    near = 1e-3 * same.components_.max()
+    np.testing.assert_allclose(mixed.components_, same.components_, atol=near)
+
+
 def test_penalties_shrink():
     plain, sparse = (model(alpha_H=a, l1_ratio=1.0).fit(X) for a in (0.0, 0.3))
     assert sparse.components_.sum() < plain.components_.sum()
@@ -205,6 +221,52 @@ def test_tensors_in_are_tensors_out():
     assert est.inverse_transform(W).shape == T.shape
 
 
+def test_interruption_keeps_the_components_after_the_last_batch(monkeypatch):
+    plain, seen = Learner.step, []
+
+    def step(*args, **options):
+        if len(seen) == 8:
+            raise KeyboardInterrupt
+        seen.append(plain(*args, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(Learner, "step", step)
+    est = model(tol=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted: the model has the components"):
+        W = est.fit_transform(X)
+    assert (est.n_iter_, est.n_steps_) == (2, 8)
+    np.testing.assert_array_equal(est.components_, seen[-1][0].H.mT)
+    assert np.linalg.norm(X - W @ est.components_) == pytest.approx(est.reconstruction_err_)
+
+
+def test_interruption_on_dask_keeps_the_components_after_the_last_visit(monkeypatch):
+    da, calls = pytest.importorskip("dask.array"), []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return visited(*args)
+
+    monkeypatch.setattr("factormer.estimator.minibatch.visited", interrupted)
+    est = model(tol=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        est.fit(da.from_array(X, chunks=(100, N)))
+    assert (est.n_iter_, est.n_steps_) == (3, 6)
+    assert est.transform(X[:2]).shape == (2, R)
+
+
+def test_interruption_of_the_first_batch_is_not_lost(monkeypatch):
+    def execute(plan):
+        (result,) = plain(plan)
+        return (dataclasses.replace(result, status=Status.INTERRUPTED),)
+
+    plain = learning.execute
+    monkeypatch.setattr(learning, "execute", execute)
+    with pytest.raises(KeyboardInterrupt):
+        model().fit(X)
+
+
 def test_a_first_batch_with_few_rows_gives_a_start():
     est = MiniBatchNMF(R, random_state=0)
     for k in range(0, M, 2):
@@ -228,6 +290,21 @@ def test_a_first_batch_with_few_rows_gives_a_start():
 def test_wrong_options_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         model().set_params(**options).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("before", "option", "value"),
+    [("frobenius", "beta_loss", 1), (1, "beta_loss", 2), (1, "beta_loss", 1.5),
+     ("frobenius", "n_components", R + 1)],
+)  # fmt: skip
+def test_options_that_the_past_depends_on_must_stay(before, option, value):
+    est = model(beta_loss=before).partial_fit(COUNTS[:50])
+    components = est.components_.copy()
+    with pytest.raises(ValueError, match=f"{option} is {value}, and the batches before .*a clone"):
+        est.set_params(**{option: value}).partial_fit(COUNTS[50:90])
+    np.testing.assert_array_equal(est.components_, components)
+    same = {"frobenius": 2, 1: "kullback-leibler"}[before]
+    est.set_params(beta_loss=same, n_components=R).partial_fit(COUNTS[50:90])
 
 
 def test_wrong_data_is_refused():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,10 @@ class Distributed:
         except Exception as error:
             if not _is_loss(error):
                 raise
+            first, *_ = (*str(error).splitlines(), "")
             raise OSError(
-                f"the Dask workers did not finish a pass over V ({type(error).__name__}: "
-                f"{str(error).partition('.')[0]}); check that the cluster runs, and start again"
+                f"the Dask workers did not finish a pass over V ({type(error).__name__}: {first}); "
+                "check that the cluster runs, and start again"
             ) from error
         whole = [torch.cat(list(some)) for some in zip(*joined, strict=True)]
         return whole, list(summed)
@@ -141,7 +143,9 @@ def distributed_of(V: Any, memory_limit: Any = None) -> Blocks:
             "whole rows: use V.rechunk({0: 'auto', 1: -1})"
         )
     _check_kinds(V)
-    ends = (0, *accumulate(int(size) for size in by_rows))
+    if 0 in by_rows:  # as filters leave them
+        V = V.blocks[[k for k, size in enumerate(by_rows) if size]]
+    ends = (0, *accumulate(int(size) for size in V.chunks[0]))
     return Blocks(Distributed(V, ends, as_bytes(memory_limit)))
 
 
@@ -180,7 +184,12 @@ def _done(
 def _is_loss(error: Exception) -> bool:
     """Whether this is the end of workers or of a connection, and nothing that a task raised."""
     ours = type(error).__module__.partition(".")[0] == "distributed"
-    return ours or isinstance(error, OSError | TimeoutError | RuntimeError | CancelledError)
+    if ours or isinstance(error, CancelledError):
+        return True
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    place = frames[-1].f_globals.get("__name__", "") if frames else ""
+    is_closed = isinstance(error, OSError | RuntimeError)  # as sockets and loops of events raise it
+    return is_closed and place.partition(".")[0] in ("distributed", "tornado")
 
 
 def _first(result: Parts) -> tuple[Tensor, ...]:

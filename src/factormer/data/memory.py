@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * k) for k, unit in enumerate("KMGT", 1)}
+_LONG = 10**18  # bytes
+_UNTOLD = 2.0**32  # the limit where the system does not say how much memory it has
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -45,16 +48,18 @@ def _limits() -> Iterator[float]:
 def as_bytes(limit: Any) -> float:
     """A `memory_limit` in bytes: a number, or text such as "4GB", "512MiB"; None: half of all."""
     if limit is None:
-        return memory() / 2
+        return memory() / 2 if memory() < math.inf else _UNTOLD
+    size = math.nan
     if isinstance(limit, str):
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?|)B?\s*", limit.upper())
         size = float(found[1]) * _UNITS[found[2]] if found else math.nan
-    else:
-        is_number = hasattr(limit, "__float__") and not isinstance(limit, bool)
-        size = float(limit) if is_number else math.nan
+    elif isinstance(limit, Real) and not isinstance(limit, bool):
+        with suppress(OverflowError):  # beyond 1e308
+            size = float(limit)
     if not 0 < size < math.inf:
+        is_long = isinstance(limit, int) and abs(limit) > _LONG  # which may have no repr at all
         raise ValueError(
-            f"memory_limit is {limit!r}; it must be a number of bytes above 0, or text such as "
-            "'4GB' or '512MiB'"
+            f"memory_limit is {'a number beyond 1e18' if is_long else repr(limit)}; it must be a "
+            "number of bytes above 0, or text such as '4GB' or '512MiB'"
         )
     return size

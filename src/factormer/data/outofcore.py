@@ -67,7 +67,8 @@ class OutOfCore:
         whole: list[Tensor] = []
         sums: list[Tensor] = []
         for number, (at, block) in enumerate(self.read(dtype)):
-            task = Surveyed(part, called(number, self.ends)) if survey else part
+            name = called(number, self.ends)
+            task = Surveyed(part, name, self.source.columns) if survey else part
             joined, summed = task(block, *(F[at] for F in rows))
             if not number:
                 whole = [F.new_empty(self.shape[0], F.shape[1]) for F in joined]
@@ -125,11 +126,7 @@ class OutOfCore:
 def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:
     """Blocks of a source that keep within a limit, in bytes or as text ("4GB")."""
     limit = as_bytes(memory_limit)
-    (m, _), row = source.shape, max(source.nbytes / source.shape[0], 1.0)
-    most = max(int(min(limit / _SHARE, _BLOCK) / row), 1)
-    size = max(most // source.step, 1) * source.step
-    ends = (*range(0, m, size), m) if source.ends is None else _merged(source.ends, most)
-    largest = max(b - a for a, b in pairwise(ends)) * row
+    ends, largest = _cut(source, float(min(limit / _SHARE, _BLOCK)))
     if largest > limit / 3:
         raise ValueError(
             f"memory_limit is {limit:.3g} bytes, and {largest:.3g} of V, a {source.kind}, are "
@@ -147,6 +144,21 @@ def limit_for(reader: Reader, need: float) -> float:
     stored = source.step if source.ends is None else max(b - a for a, b in pairwise(source.ends))
     together = stored * max(source.nbytes / source.shape[0], 1.0)
     return max(min(need / (1 - 3 / _SHARE), need + 3 * _BLOCK), need + 3 * together)
+
+
+def _cut(source: Source, size: float) -> tuple[tuple[int, ...], float]:
+    """Where blocks of about so many bytes begin and end, and how many the largest has."""
+    (m, _), row = source.shape, max(source.nbytes / source.shape[0], 1.0)
+    if (before := source.before()) is not None:
+        ends = [0]
+        while ends[-1] < m:  # at least a row
+            last = np.searchsorted(before, before[ends[-1]] + size, side="right") - 1
+            ends.append(max(int(last), ends[-1] + 1))
+        return tuple(ends), float(np.diff(before[ends]).max())
+    most = max(int(size / row), 1)
+    step = max(most // source.step, 1) * source.step
+    places = (*range(0, m, step), m) if source.ends is None else _merged(source.ends, most)
+    return places, max(b - a for a, b in pairwise(places)) * row
 
 
 def called(number: int, ends: tuple[int, ...]) -> str:

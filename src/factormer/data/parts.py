@@ -159,16 +159,17 @@ class Surveyed:
 
     part: Part
     name: str
+    columns: tuple[str, ...] = ()  # their names, if known
 
     def __call__(self, block: Any, *rows: Tensor) -> Parts:
-        sums = survey(block, self.name)
+        sums = survey(block, self.name, self.columns)
         if isinstance(self.part, Updated | Misfit):
             rows = (sums, *rows[1:])
         joined, summed = self.part(block, *rows)
         return (*joined, sums), summed
 
 
-def survey(block: Any, name: str) -> Float[Tensor, "b 2"]:
+def survey(block: Any, name: str, columns: tuple[str, ...] = ()) -> Float[Tensor, "b 2"]:
     """The sums of each row and of its squares; entries must be finite and not negative."""
     if scipy.sparse.issparse(block):
         values = torch.from_numpy(block.data)
@@ -195,8 +196,8 @@ def survey(block: Any, name: str) -> Float[Tensor, "b 2"]:
             sums[rows] = torch.stack([entries.sum(dim=1), entries.square().sum(dim=1)], 1)
 
     share(slowly if loops is None else some, len(block), work=block.numel())
-    if not (math.isfinite(float(sums[:, 0].sum())) and min(below) >= 0):
-        _check(block, name)
+    if not (math.isfinite(float(sums[:, 0].sum())) and min(below, default=0.0) >= 0):
+        _check(block, name, columns)
     return sums
 
 
@@ -206,20 +207,26 @@ def _cut(start: int, stop: int, n: int) -> Iterator[slice]:
     return (slice(a, min(a + step, stop)) for a in range(start, stop, step))
 
 
-def _check(values: Tensor, name: str) -> None:
+def _check(values: Tensor, name: str, columns: tuple[str, ...] = ()) -> None:
     low, high = (float(bound) for bound in values.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
-        bad = int((~values.isfinite()).sum())
+        bad = ~values.isfinite()
         raise ValueError(
-            f"{name} has {bad} entries that are NaN or infinite; all must be finite: remove or "
-            "impute them first"
+            f"{name} has {int(bad.sum())} entries that are NaN or infinite{_where(bad, columns)}; "
+            "all must be finite: remove or impute them first"
         )
     if low < 0:
-        bad = int((values < 0).sum())
+        bad = values < 0
         raise ValueError(
-            f"Negative values in data passed to NMF: {name} has {bad} entries below zero (the "
-            f"least is {low:g}) and it needs entries of at least 0: shift or clip them first"
+            f"Negative values in data passed to NMF: {name} has {int(bad.sum())} entries below "
+            f"zero (the least is {low:g}){_where(bad, columns)} and it needs entries of at least "
+            "0: shift or clip them first"
         )
+
+
+def _where(bad: Tensor, columns: tuple[str, ...]) -> str:
+    """The first column with such entries, where columns have names."""
+    return f", in column {columns[int(bad.any(dim=0).int().argmax())]!r}" if columns else ""
 
 
 def _sq_error(
@@ -231,11 +238,11 @@ def _sq_error(
     if bool(error >= _RESOLVED[W.dtype] * norm):
         return error
     if not scipy.sparse.issparse(block):
-        pieces = []
+        error = torch.zeros_like(norm)
         for rows in _cut(0, len(block), block.shape[1]):
             residual = torch.addmm(block[rows], W[rows], H.mT, beta=-c)
-            pieces.append(torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2)
-        return torch.stack(pieces).sum()
+            error += torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2
+        return error
     W, H = W.double(), H.double()
     VH = c * times(block.astype(np.float64), H)
     return (norm + inner(W.mT @ W, H.mT @ H) - 2 * inner(VH, W)).clamp(min=0)

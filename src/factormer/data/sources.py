@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse
 
 _STORES = ("h5py", "zarr", "anndata")  # packages whose arrays are read by slices of rows
+_FORMATS = ("encoding-type", "h5sparse_format", "format")
+_SHAPES = ("shape", "h5sparse_shape")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +26,8 @@ class Source:
     `ends` are the only places where a block may end, if the store does not leave a choice.
     `entries` counts what is stored, zeros or not. `fill(a, b, room)`, if there is one, reads rows
     into an array of the same type, by rows, which saves a copy. `file` is where it lies, if known.
+    `columns` are their names. `starts` is where the entries of each row of a sparse store begin,
+    and where they end.
     """
 
     read: Callable[[int, int], Any]
@@ -36,6 +40,8 @@ class Source:
     ends: tuple[int, ...] | None = None
     fill: Callable[[int, int, np.ndarray], None] | None = None
     file: str | None = None
+    columns: tuple[str, ...] = ()
+    starts: np.ndarray | None = None
 
     @property
     def itemsize(self) -> int:
@@ -46,6 +52,12 @@ class Source:
     def nbytes(self) -> float:
         """Bytes of the whole matrix in memory; a sparse entry has a column, too."""
         return self.entries * (self.itemsize + 8 * self.is_sparse)
+
+    def before(self) -> np.ndarray | None:
+        """Bytes of all rows before each row, and of all rows; None where rows are equally long."""
+        if self.starts is None:
+            return None
+        return (self.itemsize + 8) * self.starts + 8 * np.arange(len(self.starts))
 
 
 def source_of(V: Any) -> Source | None:
@@ -73,8 +85,10 @@ def _source_of(V: Any) -> Source | None:
         return _parquet(V)
     if package not in _STORES:
         return None
-    if package == "h5py" and hasattr(V, "keys"):
-        return _compressed(V)
+    if package == "h5py" and not V:
+        raise ValueError("V is in a file of HDF5 that is closed; open the file again")
+    if hasattr(V, "keys") and package in ("h5py", "zarr"):
+        return _group(V, package)
     backed = getattr(V, "isbacked", None)
     if backed is not None:  # an AnnData, of which X is meant
         return source_of(getattr(V, "X", None)) if backed else None
@@ -132,56 +146,106 @@ def _plain_reading(V: np.memmap) -> Callable[[int, int, np.ndarray], None] | Non
 def _sparse_store(V: Any) -> Source:
     """A sparse matrix of a backed AnnData, whose slices of rows are scipy's."""
     _check_rows(V.format)
-    _check(tuple(V.shape), V.dtype, "sparse store")
-    m, n = map(int, V.shape)
-    stored = float(V.group["data"].shape[0])
+    return _by_rows(lambda a, b: scipy.sparse.csr_array(V[a:b]), V.shape, V.dtype, V.group)
+
+
+def _by_rows(read: Callable[[int, int], Any], shape: Any, dtype: Any, group: Any) -> Source:
+    """A CSR matrix in a store whose group has the array `indptr`."""
+    _check(tuple(shape), dtype, "sparse store")
+    m, n = map(int, shape)
+    starts = np.asarray(group["indptr"][()], np.int64)
+    if starts.shape != (m + 1,) or (np.diff(starts) < 0).any():
+        raise ValueError(
+            f"V, a sparse store of shape {(m, n)}, has {len(starts)} row pointers; they must be "
+            f"{m + 1} and must not decrease: write it again as CSR"
+        )
+    entries = float(starts[-1] - starts[0])
     return Source(
-        lambda a, b: scipy.sparse.csr_array(V[a:b]),
-        (m, n),
-        np.dtype(V.dtype),
-        "sparse store",
-        stored,
-        True,
+        read, (m, n), np.dtype(dtype), "sparse store", entries, is_sparse=True, starts=starts
     )
 
 
-def _compressed(group: Any) -> Source | None:
-    """A group of HDF5 with the parts of a CSR matrix, as AnnData writes it."""
-    if not {"data", "indices", "indptr"} <= set(group.keys()):
-        return None
-    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
+def _group(group: Any, package: str) -> Source:
+    """A group with the parts of a CSR matrix, as AnnData writes it; others hold several arrays."""
+    keys = sorted(group.keys())
+    if package == "h5py" and {"data", "indices", "indptr"} <= set(keys):
+        return _compressed(group)
+    raise ValueError(
+        f"V is a group of {package} with the keys {keys}; it must be one matrix: choose it by its "
+        "key, V[key]"
+    )
+
+
+def _compressed(group: Any) -> Source:
+    """A group of HDF5 with the parts of a CSR matrix, and with its shape and format."""
+    kind, shape = (_told(group, names) for names in (_FORMATS, _SHAPES))
+    if kind is None or np.shape(shape) != (2,):
+        missing = "format" if kind is None else "shape"
+        raise ValueError(
+            f"V is a sparse store that does not tell its {missing}; set "
+            "V.attrs['encoding-type'] = 'csr_matrix' if indptr is by rows, and V.attrs['shape']"
+        )
     _check_rows(kind.decode() if isinstance(kind, bytes) else str(kind))
-    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
     m, n = (int(size) for size in shape)
     data, indices = group["data"], group["indices"]
-    starts = np.asarray(group["indptr"][()], np.int64)
-    _check((m, n), data.dtype, "sparse store")
 
     def read(a: int, b: int) -> Any:
+        starts = source.starts
+        assert starts is not None
         inside = slice(int(starts[a]), int(starts[b]))
         parts = (data[inside], indices[inside], starts[a : b + 1] - starts[a])
         return scipy.sparse.csr_array(parts, shape=(b - a, n))
 
-    return Source(read, (m, n), np.dtype(data.dtype), "sparse store", float(starts[-1]), True)
+    source = _by_rows(read, (m, n), data.dtype, group)
+    return source
+
+
+def _told(group: Any, names: tuple[str, ...]) -> Any:
+    """What a group says of itself under one of these names, as an attribute or an array of it."""
+    for name in names:
+        if name in group.attrs:
+            return group.attrs[name]
+        if name in group:
+            return group[name][()]
+    return None
 
 
 def _parquet(file: Any) -> Source:
-    """The columns of a Parquet file, all of which must be numbers; blocks are row groups."""
+    """The columns of a Parquet file, all of which must be numbers; blocks are row groups.
+
+    A null becomes NaN, an entry that is not known.
+    """
     schema, about = file.schema_arrow, file.metadata
     names = [name for name in schema.names if not name.startswith("__index_level_")]
-    kinds = {np.dtype(schema.field(name).type.to_pandas_dtype()) for name in names}
-    dtype = np.result_type(*kinds) if names else np.dtype(object)
+    kinds = [_number(schema.field(name)) for name in names]
+    dtype = np.result_type(*kinds) if names else np.dtype(float)
     m, n = about.num_rows, len(names)
     _check((m, n), dtype, "Parquet file")
     sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
     ends = np.cumsum([0, *sizes]).tolist()
+    with_nulls = np.float32 if dtype == np.float32 else np.float64
 
     def read(a: int, b: int) -> np.ndarray:
         groups = list(range(ends.index(a), ends.index(b)))
-        table = file.read_row_groups(groups, columns=names)
-        return np.stack([np.asarray(column.to_numpy(), dtype) for column in table.columns], axis=1)
+        columns = file.read_row_groups(groups, columns=names).columns
+        kind = with_nulls if any(column.null_count for column in columns) else dtype
+        return np.stack([np.asarray(column.to_numpy(), kind) for column in columns], axis=1)
 
-    return Source(read, (m, n), dtype, "Parquet file", float(m) * n, ends=tuple(ends))
+    places = tuple(sorted(set(ends)))  # row groups may be empty
+    entries, columns = float(m) * n, tuple(names)
+    return Source(read, (m, n), dtype, "Parquet file", entries, ends=places, columns=columns)
+
+
+def _number(field: Any) -> np.dtype:
+    """The type of a column of a Parquet file, which must be one of real numbers."""
+    with suppress(NotImplementedError, TypeError):  # dictionaries, structs; times with a zone
+        dtype = np.dtype(field.type.to_pandas_dtype())
+        if dtype.kind in "biuf":
+            return dtype
+    raise ValueError(
+        f"V, a Parquet file, has a column {field.name!r} of type {field.type}; all columns must "
+        "hold real numbers: remove it, or convert it"
+    )
 
 
 def _check(shape: tuple[int, ...], dtype: Any, kind: str) -> None:

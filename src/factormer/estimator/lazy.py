@@ -32,13 +32,14 @@ def lazily(model: Any, X: Any) -> Any:
     return X.map_blocks(
         _coefficients,
         sent,
+        np.dtype(dtype),
         dtype=dtype,
         chunks=(X.chunks[0], (rank,)),
         meta=np.empty((0, 0), dtype),
     )
 
 
-def _coefficients(chunk: Any, model: Any) -> np.ndarray:
+def _coefficients(chunk: Any, model: Any, kind: np.dtype) -> np.ndarray:
     """Those of one chunk, on a worker."""
     rank = len(model.components_)
-    return model.transform(chunk) if chunk.shape[0] else np.empty((0, rank))
+    return model.transform(chunk) if chunk.shape[0] else np.empty((0, rank), kind)

@@ -23,6 +23,7 @@ from factormer.problem.problem import Problem
 from factormer.run.choose import choose
 from factormer.run.execute import execute
 from factormer.run.request import Request
+from factormer.run.result import Status
 from factormer.run.settle import coefficients
 from factormer.solvers.online import Majorizer, Statistics
 
@@ -74,6 +75,8 @@ class Learner(NamedTuple):
             random_state=seed,
         )
         (result,) = execute(choose(request))
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         return self.begun(result.factors.H)
 
     def step(

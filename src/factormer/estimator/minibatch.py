@@ -26,6 +26,7 @@ from factormer.estimator.options import (
     check_poles,
     check_share,
     init_of,
+    is_whole,
     loss_of,
     rank_of,
     seed_of,
@@ -34,6 +35,7 @@ from factormer.estimator.options import (
 from factormer.estimator.reading import check_width, is_tensor, rebuilt, returned, validated
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
+from factormer.run.result import Status
 from factormer.run.watch import counted
 
 
@@ -140,7 +142,7 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         X may be a file or a store, as for `NMF`: one batch at a time is in memory. All chunks of a
         Dask array are one batch, and W is a Dask array: its rows never leave the workers.
         With init="custom", W (n_samples, n_components) and H (n_components, n_features) are the
-        start.
+        start. Ctrl-C ends the fit: the components after the last batch are kept, with a warning.
         """
         return self._fit(X, W, H)
 
@@ -151,11 +153,14 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rank = rank_of(self.n_components, batches.V.shape[1], H)
         state, W = self._begin(learner, batches, rank, W, H)
         if W is None:
-            state, done = self._by_chunks(batches.V, learner, state)
+            state, end = self._by_chunks(batches.V, learner, state)
         else:
-            state, done = self._by_batches(batches, learner, state, W)
-        self._keep(X, state)
-        if not done and self.tol and self.max_iter:
+            state, end = self._by_batches(batches, learner, state, W)
+        self._keep(X, learner, state)
+        if end is Status.INTERRUPTED:
+            words = "The fit was interrupted: the model has the components after the last batch."
+            warn(words, ConvergenceWarning)
+        if end is Status.MAX_ITER and self.tol and self.max_iter:
             warn(
                 f"Maximum number of iterations {self.max_iter} reached. Increase it to improve "
                 "convergence, or tol to accept a rougher fit.",
@@ -170,61 +175,71 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _by_batches(
         self, batches: Batches, learner: Learner, state: Learning, W: Tensor
-    ) -> tuple[Learning, bool]:
-        """Learn from one batch after another; and whether that converged."""
+    ) -> tuple[Learning, Status]:
+        """Learn from one batch after another, until that converges or is interrupted."""
         m, f = batches.V.shape[0], float(self.forget_factor)
         watch, done = Watch(self.tol, self.max_no_improvement, m), False
         self.n_iter_ = self.n_steps_ = 0
-        with counted(bool(self.verbose), self.max_iter * -(-m // batches.size)) as count:
-            while self.n_iter_ < self.max_iter and not done:
-                before, visit = state.H, self.n_iter_
-                for rows, V in batches:
-                    size, old = rows.stop - rows.start, W[rows].clone()
-                    replaced = (old, f) if visit else None
-                    kept = f ** (size / m)
-                    state, W[rows], cost = learner.step(state, V, kept, warm=old, replaced=replaced)
-                    self.n_steps_ += 1
-                    count(1)
-                    if done := watch.no_gain(cost, size, visit):
-                        break
-                done = done or watch.is_still(before, state.H)
-                self.n_iter_ += 1
-        return state, done
+        try:
+            with counted(bool(self.verbose), self.max_iter * -(-m // batches.size)) as count:
+                while self.n_iter_ < self.max_iter and not done:
+                    before, visit = state.H, self.n_iter_
+                    self.n_iter_ += 1
+                    for rows, V in batches:
+                        size, old = rows.stop - rows.start, W[rows].clone()
+                        replaced, kept = (old, f) if visit else None, f ** (size / m)
+                        step = learner.step(state, V, kept, warm=old, replaced=replaced)
+                        state, W[rows], cost = step
+                        self.n_steps_ += 1
+                        count(1)
+                        if done := watch.no_gain(cost, size, visit):
+                            break
+                    done = done or watch.is_still(before, state.H)
+        except KeyboardInterrupt:
+            return state, Status.INTERRUPTED
+        return state, Status.CONVERGED if done else Status.MAX_ITER
 
-    def _by_chunks(self, V: Any, learner: Learner, state: Learning) -> tuple[Learning, bool]:
-        """Learn from all chunks of a Dask array, where they are; and whether that converged."""
+    def _by_chunks(self, V: Any, learner: Learner, state: Learning) -> tuple[Learning, Status]:
+        """Learn from all chunks of a Dask array, where they are, until that ends likewise."""
         watch, done = Watch(self.tol, self.max_no_improvement, V.shape[0]), False
         self.n_iter_ = self.n_steps_ = 0
-        while self.n_iter_ < self.max_iter and not done:
-            before = state.H
-            state, *costs = visited(V, learner, state)
-            done = watch.no_gain(sum(costs), V.shape[0], self.n_iter_)
-            done = done or watch.is_still(before, state.H)
-            self.n_iter_ += 1
-            self.n_steps_ += len(V.reader.ends) - 1
-        return state, done
+        try:
+            while self.n_iter_ < self.max_iter and not done:
+                before, visit = state.H, self.n_iter_
+                self.n_iter_ += 1
+                state, *costs = visited(V, learner, state)
+                self.n_steps_ += len(V.reader.ends) - 1
+                done = watch.no_gain(sum(costs), V.shape[0], visit)
+                done = done or watch.is_still(before, state.H)
+        except KeyboardInterrupt:
+            return state, Status.INTERRUPTED
+        return state, Status.CONVERGED if done else Status.MAX_ITER
 
     @threads()
     @torch.no_grad()
     def partial_fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> MiniBatchNMF:
         """Learn from one more batch of rows, dense or sparse, which is needed only once.
 
-        The first batch is fitted as a whole, and gives only a random start where it has fewer rows
-        than there are components. W and H are for the first one, with init="custom".
+        The components begin with a fit of the first batch, or of `batch_size` of its rows if it has
+        more, and at random where it has fewer rows than there are components. W and H are for the
+        first one, with init="custom".
         """
         first = not hasattr(self, "components_")
         batches, learner = self._read(X, reset=first)
+        V, dtype = batches.V, batches.V.dtype
         if first:
-            rank = rank_of(self.n_components, batches.V.shape[1], H)
+            rank = rank_of(self.n_components, V.shape[1], H)
             state, _ = self._begin(learner, batches, rank, None, H)
             self.n_steps_ = 0
         else:
+            self._check_unchanged(learner)
             H = as_tensor(self.components_, name="components_", device=None).mT
-            state = self._past.at(H)
-        for _, V in Batches(batches.V, batches.V.shape[0]):
-            state, *_ = learner.step(state, V, float(self.forget_factor))
+            dtype, wide = H.dtype, torch.promote_types(V.dtype, H.dtype)
+            V, state = V.to(wide), self._past.at(H.to(wide))
+        for _, part in Batches(V, V.shape[0]):
+            state, *_ = learner.step(state, part, float(self.forget_factor))
             self.n_steps_ += 1
-        self._keep(X, state)
+        self._keep(X, learner, state.at(state.H.to(dtype)))  # in the precision of the first batch
         return self
 
     @threads()
@@ -296,10 +311,23 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         size = batches.size if isinstance(batches.V, Blocks) else batches.V.shape[0]
         return joined([learner.coded(V, H, limit) for _, V in Batches(batches.V, size)])
 
-    def _keep(self, X: Any, state: Learning) -> None:
+    def _check_unchanged(self, learner: Learner) -> None:
+        """Refuse to go on with what the past does not have."""
+        if learner.loss != self._learned:
+            raise ValueError(
+                f"beta_loss is {self.beta_loss!r}, and the batches before had another loss, of "
+                "which sums are kept: set it back, or begin with a clone"
+            )
+        if is_whole(self.n_components) and self.n_components != self.n_components_:
+            raise ValueError(
+                f"n_components is {self.n_components}, and the batches before have "
+                f"{self.n_components_} components: set it back, or begin with a clone"
+            )
+
+    def _keep(self, X: Any, learner: Learner, state: Learning) -> None:
         H = state.H.mT.contiguous()
         self.components_ = returned(X, H.clone()) if is_tensor(X) else H.cpu().numpy().copy()
-        self.n_components_, self._past = len(H), state
+        self.n_components_, self._past, self._learned = len(H), state, learner.loss
 
     @property
     def _n_features_out(self) -> int:
