@@ -181,7 +181,7 @@ def test_the_bar_tells_passes_as_they_are(V, tmp_path, index):
             factorize(B, 2, max_iter=3, tol=0, callback=tell)
         assert said[:1] == ["pass 1"]
         assert f"pass {B.record.passes} at 100%" == said[-1]
-        again = blocks_of(source, "900kB")
+        again: Any = blocks_of(source, "900kB")
         column = _Passes(again)
         with keep_passes(again, tmp_path / "kept", 0):
             factorize(again, 2, max_iter=3, tol=0)
