@@ -318,3 +318,21 @@ def test_wrong_data_is_refused():
         model(max_iter=1, tol=0).fit(X).partial_fit(X[:, :5])
     with pytest.raises(ValueError, match="too large or too small"):
         model(max_iter=1, tol=0).fit(X).partial_fit(np.full((2, N), 1e285))
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e160])
+@pytest.mark.parametrize("fit", ["fit", "partial_fit"])
+def test_data_whose_squares_are_beyond_float64_is_refused(scale, fit):
+    V = scale * (np.random.default_rng(0).random((20, 15)) + 0.1)
+    with pytest.raises(ValueError, match="divide it by a number of its size"):
+        getattr(MiniBatchNMF(3, batch_size=7, random_state=0), fit)(V)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_the_unit_of_data_does_not_matter(scale):
+    V = np.random.default_rng(0).random((20, 15)) + 0.1
+    errors = [
+        MiniBatchNMF(3, batch_size=7, random_state=0).fit(c * V).reconstruction_err_ / c
+        for c in (1.0, scale)
+    ]
+    assert errors[1] == pytest.approx(errors[0], rel=1e-6)

@@ -181,7 +181,7 @@ def _by_squares(V: Any, x: Factors) -> tuple[Statistics, float]:
     """The statistics of a batch, and half its squared error."""
     mean = (V.total() / (V.shape[0] * V.shape[1])).double()
     if mean:
-        check_mean(mean, reach=0.6)  # XᵀW is about that of X to the power of 3/2
+        check_mean(mean, reach=0.5)  # the error is of the size of X squared
     VtW, WtW = V.normal(x.W)
     new = Statistics(VtW, WtW, V.shape[0])
     check_squares(new, mean)
