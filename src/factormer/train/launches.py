@@ -22,12 +22,13 @@ import torch
 from torch import Tensor
 
 from factormer.data.locks import held
+from factormer.train import synthetic
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
 from factormer.train.chip import ChipLearner, fresh, unserved
 from factormer.train.config import TrainConfig
 from factormer.train.interrupt import HeldInterrupt
 from factormer.train.loop import Report, Run, check_same_run, epoch_order, learning_rate, validate
-from factormer.train.synthetic import Noise, Stack, training_set
+from factormer.train.synthetic import Noise, SizeClass, Stack, training_set
 
 _SPAN = 25, 4000  # updates in a launch
 
@@ -80,7 +81,9 @@ def _blocks(device: str) -> int:
 
 
 @lru_cache(maxsize=2)
-def _drawn(rank: int, noise: Noise, copies: int, seed: int) -> list[Stack]:
+def _drawn(
+    classes: tuple[SizeClass, ...], rank: int, noise: Noise, copies: int, seed: int
+) -> list[Stack]:
     return training_set(rank, noise, copies, seed=seed)
 
 
@@ -89,7 +92,8 @@ class _Training:
 
     def __init__(self, config: TrainConfig, folder: Path, device: str, report: Report):
         self.config, self.folder, self.device, self.report = config, folder, device, report
-        self.data = _drawn(config.model.rank, config.noise, config.copies, config.seed)
+        drawn = synthetic.TRAINING, config.model.rank, config.noise, config.copies, config.seed
+        self.data = _drawn(*drawn)
         self.learner = ChipLearner(fresh(config), config, self.data, device)
         self.n_batches = len(epoch_order(self.data, config, 0))
         self.total = config.epochs * self.n_batches
