@@ -15,6 +15,7 @@ from factormer.data.files import write
 from factormer.paper.datasets import data_folder, load_jasper, load_yale
 from factormer.paper.reproduce import style
 from factormer.paper.reproduce.measure import rounded
+from factormer.paper.reproduce.optimum import optimum
 from factormer.paper.reproduce.real import faces, histogram, real
 from factormer.paper.reproduce.results import write_results
 from factormer.paper.reproduce.synthetic import ablation, synthetic
@@ -39,6 +40,7 @@ FIGURES = {
     "jasper": Recipe(lambda V: real("jasper", V["jasper"]), ("jasper",)),
     "faces": Recipe(lambda V: faces(V["yale"]), ("yale",)),
     "ablation": Recipe(lambda _: ablation()),
+    "optimum": Recipe(optimum, ("yale", "jasper")),
 }
 
 
