@@ -123,10 +123,10 @@ def models_figure() -> tuple[dict[str, Any], Any]:
     )
 
 
-def _edges(graph: Digraph) -> list[list[float]]:
+def _edges(graph: Digraph) -> list[tuple[int, int, float]]:
     """Place of the source, place of the target, weight; places counted from 1 on each side."""
     place = graph.place.tolist()
-    return [[place[i] + 1, place[j] + 1, weight] for i, j, weight in graph.edge_list()]
+    return [(place[i] + 1, place[j] + 1, weight) for i, j, weight in graph.edge_list()]
 
 
 def _named(word: str, count: int) -> list[str]:
