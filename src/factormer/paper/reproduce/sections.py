@@ -33,9 +33,7 @@ def _network(card: Card) -> tuple[str, ...]:
     assert isinstance(card.config, ModelConfig)
     training, options = card.training, card.training.get("options", {})
     is_papers = all(options.get(key) == value for key, value in _PAPERS_RECIPE.items())
-    updates = str(training.get("steps", "unknown"))
-    if not training.get("finished", True):
-        updates += f" of {training.get('planned steps', 'more')}"
+    updates = str(card.course.get("steps", "unknown")).partition(":")[0]  # of how many, if stopped
     return (
         f"`{card.name}`, version {card.version}",
         "start" if card.use == "init" else "acceleration",
