@@ -148,7 +148,7 @@ docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs
 	@echo "site: build/docs/index.html"
 
-examples: $(INSTALLED) ## Run the examples of the gallery again: EXAMPLES="…" for some, FACTORMER_DATA=… for real data
+examples: $(INSTALLED) ## Run the examples of the gallery again (pip install scanpy for one of them): EXAMPLES="…" for some
 	$(BIN)/python docs/gallery.py $(EXAMPLES)
 
 readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the picture of the README
@@ -157,7 +157,7 @@ readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the p
 conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
 	$(BIN)/python -m tests.sklearn_conformance.report
 
-screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium, on FACTORMER_DATA=…
+screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium
 	$(BIN)/python -m docs.make_screenshots
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff
