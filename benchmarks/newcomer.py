@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from environment import environment
 
@@ -28,12 +30,27 @@ np.savetxt("digits.csv", load_digits().data, delimiter=",", fmt="%g")
 """
 
 
-def seconds_of(command: list[str], folder: Path, cache: Path) -> float:
+class Took(NamedTuple):
+    """Seconds of a step: by the clock, and those in which processors worked for it."""
+
+    clock: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.clock:.1f} ({self.processor:.1f})"
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def seconds_of(command: list[str], folder: Path, cache: Path) -> Took:
     """Run a command where nothing of the present environment leads elsewhere."""
     dropped = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MAKELEVEL")
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
     print("$", " ".join(command).partition("\n")[0], flush=True)
-    tick = time.perf_counter()
+    tick, before = time.perf_counter(), _processor()
     done = subprocess.run(
         command,
         cwd=folder,
@@ -44,12 +61,12 @@ def seconds_of(command: list[str], folder: Path, cache: Path) -> float:
     )
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    seconds = time.perf_counter() - tick
-    print(f"  {seconds:.1f} s", flush=True)
-    return seconds
+    took = Took(time.perf_counter() - tick, _processor() - before)
+    print(f"  {took} s", flush=True)
+    return took
 
 
-def steps(folder: Path, cache: Path) -> dict[str, float]:
+def steps(folder: Path, cache: Path) -> dict[str, Took]:
     """Seconds of each step, in order; each ends with what it is for."""
     clone, binary = folder / "factormer", folder / "factormer" / ".venv" / "bin"
     clone_command = ["git", "clone", "--quiet", str(ROOT), str(clone)]
@@ -74,18 +91,21 @@ def steps(folder: Path, cache: Path) -> dict[str, float]:
     return times
 
 
-def table(times: dict[str, dict[str, float]], told: dict) -> str:
+def table(times: dict[str, dict[str, Took]], told: dict) -> str:
     """The page: a line a step, and what it was measured on."""
     rows = list(next(iter(times.values())))
     first = [name for name in rows if name != OWN]
-    lines = [[f"{column[name]:.1f}" for column in times.values()] for name in rows]
-    until = [f"**{sum(column[name] for name in first):.1f}**" for column in times.values()]
+    lines = [[str(column[name]) for column in times.values()] for name in rows]
+    sums = [
+        Took(*map(sum, zip(*(column[k] for k in first), strict=True))) for column in times.values()
+    ]
     names = [*rows[: len(first)], "**from clone to first report**", OWN]
-    lines.insert(len(first), until)
+    lines.insert(len(first), [f"**{took}**" for took in sums])
     return "\n".join(
         [
             "# From a clone to a report\n",
-            f"| step, seconds | {' | '.join(times)} |\n| --- |{' --: |' * len(times)}",
+            f"| step: seconds by the clock (of processors) | {' | '.join(times)} |",
+            f"| --- |{' --: |' * len(times)}",
             *(f"| {name} | {' | '.join(row)} |" for name, row in zip(names, lines, strict=True)),
             f"\n{told['cores']} cores, {told['cpu']}, load {told['load']:.1f} at the end, Python "
             f"{told['python']}. Nothing of numba's, and none of Python's own bytecode, was "
