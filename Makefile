@@ -21,7 +21,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup demo test test-all test-foreign test-processors test-oldest check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu bench-rank
@@ -63,6 +63,9 @@ test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has li
 
 test-processors: $(INSTALLED) ## Run all that compares numbers as one processor after another would
 	tests/run_as_other_processors.sh
+
+resolve: $(INSTALLED) ## Ask pip whether the oldest versions allowed exist for each Python and system
+	$(BIN)/python -m tests.resolve_oldest
 
 # Torch 2.5 for Linux comes with CUDA: some 3 GB are downloaded.
 test-oldest: ## Run the tests with the oldest versions allowed, in build/oldest: TESTS="tests/kernels …" for some
