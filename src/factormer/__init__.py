@@ -1,4 +1,4 @@
-"""Nonnegative matrix factorization, made faster by a pretrained graph neural network."""
+"""Nonnegative matrix factorization, V ≈ W Hᵀ with W, H ≥ 0, for many losses and kinds of data."""
 
 import factormer.starting  # noqa: F401 - before all that takes long to load
 

@@ -13,7 +13,9 @@ from factormer.run.trace import Trace
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # before scikit-learn 1.9
-    CallbackSupportMixin: Any = object
+
+    class CallbackSupportMixin:
+        """Nothing to support."""
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
         """Nothing to tidy up."""
