@@ -18,6 +18,7 @@ from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor, check_limits, like
 from factormer.data.warn import warn
 from factormer.estimator import persistence, streaming
+from factormer.estimator.callbacks import CallbackSupportMixin, with_callbacks
 from factormer.estimator.fitting import (
     reconstruction_error,
     request_of,
@@ -35,7 +36,7 @@ from factormer.run.choose import choose
 from factormer.run.execute import execute
 from factormer.run.result import Result
 from factormer.run.settle import coefficients, is_least_squares
-from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
+from factormer.run.watch import Hooks, all_of, bar
 from factormer.select.ranks.choice import Choice
 from factormer.solvers.online import Statistics
 
