@@ -13,6 +13,7 @@ from torch import Tensor
 from factormer.data.factors import Factors
 from factormer.data.frame import frame_of
 from factormer.data.intake import is_finite
+from factormer.problem.loss import Loss
 from factormer.run.result import Status
 from factormer.run.trace import Trace
 from factormer.select.pictures import axes_of
@@ -66,6 +67,10 @@ class Consensus:
         Why runs are missing, if some are.
     ended, trace : Status, Trace
         Why the medoid ended, and its history.
+    unmet : int
+        How many of the runs that are kept ended before the tolerance was met.
+    loss : Loss
+        What was minimised.
     runs : Matched or None
         With `resample`: the factors of the runs that are kept.
     """
@@ -87,6 +92,8 @@ class Consensus:
     ended: Status
     trace: Trace
     runs: Matched | None
+    unmet: int
+    loss: Loss
     as_given: Callable[[Tensor], Any] = field(repr=False)
 
     @property
@@ -152,9 +159,12 @@ class Consensus:
 
     def __repr__(self) -> str:
         (m, r), n = self.factors.W.shape, len(self.factors.H)
-        low, high, best = self.stability.min(), self.stability.max(), np.nanmin(self.errors)
+        low, high = self.stability.min(), self.stability.max()
+        what, both = "RMSE", (self.error, np.nanmin(self.errors))
+        if not self.loss.is_quadratic:
+            what, both = "loss of an entry", tuple(error**2 / 2 for error in both)
         return (
             f"<Consensus: {m}×{n} at rank {r}, {int(self.kept.sum())} of {len(self.kept)} runs "
-            f"kept, stability {low:.3f} to {high:.3f}, cophenetic {self.cophenetic:.3f}, error "
-            f"{self.error:.4g} (best run {best:.4g})>"
+            f"kept, stability {low:.3f} to {high:.3f}, cophenetic {self.cophenetic:.3f}, {what} "
+            f"{both[0]:.4g} (best run {both[1]:.4g})>"
         )

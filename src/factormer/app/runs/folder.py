@@ -32,6 +32,7 @@ import numpy as np
 from jaxtyping import Float
 
 from factormer.app.read import Axis
+from factormer.app.runs.result import RankResult as RankResult
 from factormer.app.runs.stored import (
     built,
     check_trace,
@@ -51,34 +52,6 @@ from factormer.data.locks import held
 _LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
 PASSES = ".passes"  # folder of passes over data beyond memory, until the fit is done
 _FILES = ("run.json", "axes.json", "data.npz", "report.html", "choice.json", "choice.png")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankResult:
-    """How the fit of one rank ended; errors are those of W Hᵀ over the known entries of V."""
-
-    rank: int
-    status: str
-    message: str
-    iterations: int
-    seconds: float
-    objective: float
-    rmse: float
-    relative_error: float
-    explained: float
-    svd_rmse: float | None
-    shares: list[float]
-    stability: list[float] | None = None  # of each component, of several runs
-    runs_kept: int | None = None
-    held_out: list[float] | None = None  # the loss of hidden entries, fold by fold; or NaN
-    held_out_rounding: float | None = None  # differences of these that are rounding
-    divergence: float | None = None  # the mean loss of an entry, where it is not the squared error
-    explained_divergence: float | None = None  # how much less it is than that of a constant
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is nothing left to do for this rank."""
-        return self.status != "INTERRUPTED"
 
 
 @dataclass(frozen=True)
