@@ -236,17 +236,6 @@ def fit(
         raise typer.Exit(130)
 
 
-@app.command()
-def report(
-    run: Annotated[Path, typer.Argument(help="Folder that `factormer fit` has made.")],
-) -> None:
-    """Write the report of a run again."""
-    from factormer.app.report import write_report
-    from factormer.app.runs import RunFolder
-
-    print(f"report: {write_report(RunFolder(run))}")
-
-
 def parse_ranks(text: str) -> list[int]:
     """Ranks from "10", "2..20" (also "2-20" and "2:20") or "4,8,16"."""
     ranks: list[int] = []

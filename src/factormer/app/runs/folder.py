@@ -9,6 +9,7 @@ rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
 rank-10.runs/       runs of which the best will be kept, a sweep; likewise
 report.html         the page
+names.csv, report.json   names of components, and how the page is made, where somebody decided
 
 Of data beyond memory (`large.py`), run.json has results too, rank-10/ W.npy, H.npy and trace.csv.
 """
@@ -49,9 +50,11 @@ from factormer.data.journal import forget_passes
 from factormer.data.locks import held
 
 # What a run that was killed leaves of a file that it was writing; see `replacing`.
-_LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
+_WRITTEN = r"\.run|[a-z]+\.json|data\.npz|report\.html|names\.csv|rank-\d+\.point\.npz"
+_LEFT = rf"\.({_WRITTEN})\.[0-9a-f]{{8}}\.new"
 PASSES = ".passes"  # folder of passes over data beyond memory, until the fit is done
-_FILES = ("run.json", "axes.json", "data.npz", "report.html", "choice.json", "choice.png")
+_FILES = ("run.json", "axes.json", "data.npz", "choice.json", "choice.png")
+_FILES += ("report.html", "report.json", "names.csv")
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class RunFolder:
     def consensus(self, rank: int) -> dict[str, np.ndarray] | None:
         """What is kept of several runs of a rank, if they were made."""
         path = self.rank(rank) / "consensus.npz"
-        names = ("matrix", "samples", "order", "cophenetic", "kept")
+        names = ("matrix", "samples", "order", "cophenetic", "kept", "errors")
         return load_arrays(path, *names) if path.is_file() else None
 
     def choice(self) -> dict[str, Any] | None:
