@@ -9,6 +9,8 @@ const paletteOf = (side) => (side === "H" && axes.H.grid ? "grey" : "ramp");
 // Profiles are relative to their peak, uses in the unit of V: W is stored so, and H at most 1.
 const timesOf = (component, part) => (part === "profile" ? 1 / (component[sideOf("profile")].high || 1) : component[sideOf("profile")].high);
 const hasNames = (axis) => axis.sorted;
+// Catalogues of mutations have a chart of their own.
+const chartOf = (axis) => (axis.mutations ? mutationBars : profile);
 
 // How a component looks over one axis, small.
 function glance(component, part, c) {
@@ -17,7 +19,7 @@ function glance(component, part, c) {
   if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, hover: false });
   if (hasNames(axis)) return bars(component[`${side}_telling`].map(([name, , loading]) => [name, loading]), glanceTerms());
   const chart = el("div", { class: part === "use" ? "chart quiet" : "chart" });
-  responsive(chart, profile(axis, component[side], { height: (part === "use" ? 30 : 56) * (isRoomy() ? 1.6 : 1), label, thin: true }));
+  responsive(chart, chartOf(axis)(axis, component[side], { height: (part === "use" ? 30 : 56) * (isRoomy() ? 1.6 : 1), label, thin: true }));
   return chart;
 }
 
@@ -103,7 +105,7 @@ function view(component, part, height) {
   if (part === "profile" && hasNames(axis)) return telling(axis, component[`${side}_telling`]);
   const chart = el("div", { class: part === "use" ? "chart quiet" : "chart" });
   const xNote = axis.sorted ? ", those that use it most first" : "";
-  responsive(chart, profile(axis, component[side], { height, full: true, label, unit, times, xNote }));
+  responsive(chart, chartOf(axis)(axis, component[side], { height, full: true, label, unit, times, xNote }));
   return chart;
 }
 
