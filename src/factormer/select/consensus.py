@@ -243,6 +243,7 @@ def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> C
         ended=runs.ends[medoid][0],
         trace=runs.ends[medoid][1],
         runs=None if runs.resample is None else _matched(runs, kept, found, x),
+        unmet=sum(runs.ends[k][0] is not Status.CONVERGED for k in kept),
         as_given=as_given,
     )
 
