@@ -92,7 +92,13 @@ class _Training:
 
     def __init__(self, config: TrainConfig, folder: Path, device: str, report: Report):
         self.config, self.folder, self.device, self.report = config, folder, device, report
-        drawn = synthetic.TRAINING, config.model.rank, config.noise, config.copies, config.seed
+        drawn = (
+            tuple(synthetic.TRAINING),
+            config.model.rank,
+            config.noise,
+            config.copies,
+            config.seed,
+        )
         self.data = _drawn(*drawn)
         self.learner = ChipLearner(fresh(config), config, self.data, device)
         self.n_batches = len(epoch_order(self.data, config, 0))
