@@ -20,6 +20,7 @@ from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
 from factormer.app.runs.several import best_run
+from factormer.app.runs.stored import SCHEMA
 from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out, told
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
@@ -100,6 +101,7 @@ def fit(
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
+        "schema": SCHEMA,
         "command": command,
         "options": asdict(options),
         "data": _described(data, counts),
