@@ -83,8 +83,8 @@ def factorize(
         stacks and GPUs), "hals" (also by scikit-learn's name, "cd"), "mu" (multiplicative updates),
         "ao-admm" (the paper's: ρ = 1 on V of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
-        "auto", None, "any-rank" or "accel-r10" (learned; the latter only for rank 10), or the path
-        of a network of your own.
+        "auto", None, "any-rank", "accel-r10" or "accel-r10-paper" (learned; the latter two only for
+        rank 10), or the path of a network of your own.
     max_iter : int
         Outer iterations at most; one is an update of H and one of W.
     tol : float

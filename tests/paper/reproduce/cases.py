@@ -19,6 +19,7 @@ KEYS = [
     "ao-admm-trace",
     "init-r10",
     "init-r10-paper",
+    "accel-r10-paper",
     "accel-r10",
     "init-r10-always",
     "accel-r10-always",

@@ -22,6 +22,7 @@ from factormer.paper.reproduce.contestants import (
     BASELINE,
     INIT_ALWAYS,
     PAPER,
+    PAPER_ACCEL,
     RANK,
     TRACE,
 )
@@ -30,7 +31,7 @@ from factormer.solvers.loop import loop
 from factormer.starts import NNDSVD, Random
 
 PENALTIES = {"ρ = 1": BASELINE.solver, "ρ = tr/r": TRACE.solver}
-LEARNED = (PAPER, INIT_ALWAYS, ACCEL_ALWAYS)
+LEARNED = (PAPER, PAPER_ACCEL, INIT_ALWAYS, ACCEL_ALWAYS)
 N_RANDOM = 5
 N_LONG = 800
 LOOKS = (20, 50, 100, 300, 800)
