@@ -22,7 +22,7 @@ _SOURCES = [
 ]
 RANKS = np.array([2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32])  # others take the next
 THREADS = np.array([32, 64, 128, 256])
-_TILE = 64  # rows of a factor that are at hand at a time where V is far
+_TILE = 64  # rows of a factor, and of V, that are at hand at a time where V is far
 
 
 class Options(NamedTuple):
@@ -63,7 +63,7 @@ def kinds(m: np.ndarray, n: np.ndarray, r: np.ndarray, most: int) -> Kinds:
     wide, narrow = (_threads(limit(m, n)) for limit in (np.maximum, np.minimum))
     beside = [(2 * rank + 1) * padded + _room(rank, threads) + 32 for threads in (wide, narrow)]
     near = 4 * (m * (n | 1) + 1 + (m + n) * padded + beside[0])
-    tile = 4 * _TILE * padded
+    tile = 4 * _TILE * (padded + narrow)
     far = near > most
     return Kinds(rank, np.where(far, narrow, wide), far, np.where(far, 4 * beside[1] + tile, near))
 

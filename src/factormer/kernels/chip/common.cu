@@ -9,6 +9,7 @@ constexpr int PAIRS = R / 2;           // components two by two
 constexpr int TILES = PAIRS * (PAIRS + 1) / 2;
 constexpr int SPLITS = T / TILES > 1 ? T / TILES : 1;
 constexpr int TILE = FAR ? 64 : 1 << 30;  // rows of the other factor that are at hand at a time
+constexpr int VISITS = R <= 6 ? 2 : 1;    // made at a time
 constexpr float EPS = 1.1920929e-7f, TINY = 1.1754944e-34f;  // as `kernels.entrywise.tiny_of`
 #define INF __int_as_float(0x7f800000)
 constexpr float LEAST = FAR ? 1e-8f : 1e-30f;  // mean of V: what is far is not divided by it
@@ -27,7 +28,7 @@ struct Outcome {
 enum Status { CONVERGED, MAX_ITER, NONFINITE, REFUSED };  // refused: V is for another way
 
 struct Block {
-  float *W, *H, *G, *S, *room, *few, *tile;
+  float *W, *H, *G, *S, *room, *few, *tile, *stage;
   const float *V, *transposed;
   int m, n, LD;
 };
@@ -104,22 +105,30 @@ __device__ void gram(const Block &b, const float *all, int rows, float *G) {
   __syncthreads();
 }
 
+// Entries of V that this thread is about to read, `along` apart: each in its place of shared memory,
+// all on their way at once, if they are not there already.
+__device__ void fetch(const Block &b, const float *V, int count, int along) {
+#pragma unroll 8
+  for (int i = 0; i < count; i++) b.stage[i * T + threadIdx.x] = V[i * (long long)along];
+}
+
 // Visit the entries of a row of V, each with its row of the other factor. All threads take part.
 template <int side, class Visit>
 __device__ void walk(const Block &b, const View<side> &at, int row, Visit visit) {
   const float *V = at.V + row * at.across;
-  float next = *V;
   for (int from = 0; from < at.count; from += TILE) {
     int some = min(TILE, at.count - from);
+    if (FAR) fetch(b, V + from * (long long)at.along, some, at.along);
     const float *X = at_hand(b, at.other + from * RP, some);
-#pragma unroll 1
+    const float *v = FAR ? b.stage + threadIdx.x : V;
+    const int apart = FAR ? T : at.along;
+#pragma unroll VISITS
     for (int i = 0; i < some; i++) {
-      float v = next, x[RP];
-      if (from + i + 1 < at.count) next = *(V += at.along);  // which takes its time
+      float x[RP];
 #pragma unroll
       for (int k = 0; k < RP; k += 4) *(float4 *)(x + k) = *(const float4 *)(X + k);
-      visit(v, x);
-      X += RP;
+      visit(*v, x);
+      X += RP, v += apart;
     }
   }
 }

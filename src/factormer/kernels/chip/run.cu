@@ -11,9 +11,11 @@ struct Ended {
   float fall;  // of the projected gradient since the start
 };
 
-// The norm of the projected gradient.
-template <class Objective> __device__ float slope(const Objective &of, const Block &b) {
-  float part = of.template steepness<0>(b);
+// The norm of the projected gradient; that by H alone if it is above `enough` already.
+template <class Objective>
+__device__ float slope(const Objective &of, const Block &b, float enough = INF) {
+  float part = of.template steepness<0>(b), by_h = sqrtf(total(part, b.few));
+  if (by_h > enough) return by_h;
   return sqrtf(total(part + of.template steepness<1>(b), b.few));
 }
 
@@ -39,7 +41,7 @@ __device__ Ended iterated(
     if (!(error < INF)) { status = NONFINITE; break; }
     if (tol > 0 && made % 10 == 0) {
       if (refused) recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
-      float size = slope(of, b);
+      float size = slope(of, b, fmaxf(tol, 10 * sqrtf(EPS)) * start);
       fall = size / start;
       bool done = size <= tol * start || error <= least;
       for (int k = 0; k < LOOKS; k++) errors[k] = errors[k + 1];
@@ -136,7 +138,8 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   b.W = FAR ? rooms + task.far : (float *)shared, b.H = b.W + m * RP;
   b.G = FAR ? (float *)shared : b.H + n * RP, b.S = b.G + R * RP;
   b.room = b.S + (R + 1) * RP, b.few = b.room + 4 * TILES * SPLITS;
-  b.tile = b.few + 32, b.V = FAR ? task.V : b.tile, b.transposed = task.transposed;
+  b.tile = b.few + 32, b.stage = b.tile + (FAR ? TILE * RP : 0);
+  b.V = FAR ? task.V : b.tile, b.transposed = task.transposed;
   float *W = Ws + task.w, *H = Hs + task.h;
 
   const float mean = taken(b, task.V);

@@ -6,7 +6,7 @@
 
 constexpr float FLAT = 1.42e-10f;  // (100 ε)²: see `solvers.hals.FLAT`
 constexpr int SETTLING = 60;       // sweeps that make W the best for H
-constexpr int UNROLLED = R <= 10 ? 4 : R <= 16 || FAR ? 2 : 1;
+constexpr int UNROLLED = R <= (FAR ? 20 : 10) ? 4 : R <= 16 || FAR ? 2 : 1;
 
 // S = rows of G over their diagonal, which is left out, and after them what they are multiplied
 // with. A component without curvature gets −1 on the diagonal alone: sweeps leave it as it is.
@@ -47,10 +47,9 @@ template <bool root> struct Squares {
   // The row of this thread of F, for the rows base … base + T of X.
   template <int side>
   static __device__ void target(const Block &b, const View<side> &at, int base, float (&f)[R]) {
-    int half = threadIdx.x & 1;
-    int p = min(base + (int)(threadIdx.x & ~1), at.rows - 1), q = min(p + 1, at.rows - 1);
-    const float *V = at.V + half * at.along + p * at.across;
-    int next = (q - p) * at.across;
+    int half = threadIdx.x & 1, row = min(base + (int)(threadIdx.x & ~1), at.rows - 1);
+    const float *V = at.V + half * at.along + row * at.across;
+    int next = row + 1 < at.rows ? at.across : 0;
     float other[R];
 #pragma unroll
     for (int k = 0; k < R; k++) f[k] = other[k] = 0;
