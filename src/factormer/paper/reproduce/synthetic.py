@@ -12,6 +12,7 @@ from factormer.paper.reproduce.contestants import (
     BASELINE,
     IN_FIGURES,
     INIT,
+    LITERAL,
     N_ITER,
     PAPER,
     PAPER_ACCEL,
@@ -57,7 +58,7 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
         start = rows[BASELINE.key]["rmse"]["median"][1]
         linear.set(title="a) error", xlabel="iteration", ylabel="RMSE", ylim=(0, 1.1 * start))
         log.set(title="b) error, logarithmic", xlabel="iteration", ylabel="RMSE", yscale="log")
-        for key in (INIT.key, PAPER.key):
+        for key in (PAPER.key, LITERAL.key, INIT.key):
             style.band(by_init, key, rows[key]["ratio"])
         style.ratio_axes(by_init, "c) learned initialization")
         for key in (PAPER_ACCEL.key, ACCEL.key, ACCEL_ALWAYS.key):
@@ -75,10 +76,10 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
 
 
 def ablation() -> tuple[dict[str, Any], Any]:
-    """The network with refining layers against that with the paper's literal ones, on both sets."""
+    """Refining layers against the paper's, both by our recipe, on both sets."""
     sets = {}
     for name in ("small", "large"):
-        contestants = (BASELINE, PAPER, INIT)
+        contestants = (BASELINE, LITERAL, INIT)
         measured = measure_set(name, contestants, n_iter=max(ABLATION_ITERATIONS))["contestants"]
         sets[name] = {
             key: {q: [row["rmse"][q][t] for t in ABLATION_ITERATIONS] for q in row["rmse"]}
