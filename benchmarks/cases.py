@@ -82,6 +82,7 @@ BUILT_IN = (
     Case(
         "sparse-factors", 20, partial(exponential, 2000, 1000, 20, seed=4, noise=0.05, density=0.3)
     ),
+    Case("many-parts", 60, partial(exponential, 1200, 800, 60, seed=8, noise=0.02, density=0.15)),
     Case("topics", 10, partial(topics, 3000, 2000, 10, seed=5, words=26)),
     Case("spectrogram", 25, partial(spectrogram, 513, 493, seed=7)),
     Case("digits", 16, lambda: load_digits(return_X_y=True)[0]),

@@ -21,6 +21,7 @@ from factormer.problem.problem import Problem
 # Entries, and the share of them that may be other than zero, up to which V stays dense, or not.
 _FEW, _THIN = 20_000, 0.25
 _HIGH, _MANY = 12, 4e6  # the rank, and multiplications of Hessians, from which products are faster
+_ROOM = 2e7  # products b_c b_e of rows of a factor that there is memory for
 _AT_ONCE = 131_072  # entries of V whose weights are in the cache between two products
 
 
@@ -198,7 +199,7 @@ def can_step(problem: Problem) -> bool:
 
 def _is_large(problem: Problem) -> bool:
     (m, n), r = problem.V.shape, problem.rank
-    return r >= _HIGH and m * n * r * r > _MANY
+    return r >= _HIGH and m * n * r * r > _MANY and max(m, n) * r * r < _ROOM
 
 
 def _groups_at_once(m: int, lanes: int) -> int:
