@@ -94,6 +94,11 @@ def kullback_rows(*wanted: Any) -> ModuleType | None:
     return _loaded("kullback", *wanted)
 
 
+def kullback_by_products(*wanted: Any) -> ModuleType | None:
+    """The same by products, for large data."""
+    return _loaded("kullback_products", *wanted)
+
+
 def kullback_iterations(*wanted: Any) -> ModuleType | None:
     """Whole iterations of them."""
     return _loaded("kullback_loop", *wanted)
