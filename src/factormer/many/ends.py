@@ -80,10 +80,11 @@ def result_of(
     """The result with these factors, of which it has copies, and these errors."""
     errors, dtype = torch.from_numpy(history), plan.request.problem.V.dtype
     trace = Trace([Row(0, 0.0, errors[0], 1)])
-    trace.entries = np.float64(len(W) * len(H))
+    trace.entries, trace.measure = np.float64(len(W) * len(H)), plan.request.problem.measure
     if len(errors) > 1:
         trace.extend(errors[1:], seconds, passes=2 * (len(errors) - 1))  # of each, shared or not
-    x = Factors(*(torch.from_numpy(F.copy()).to(dtype) for F in (W, H)))
-    return Result(
-        x, status, trace, torch.tensor(rmse, dtype=torch.float64), as_given, plan.explanation
-    )
+    x = Factors(torch.from_numpy(W.copy()), torch.from_numpy(H.copy()))
+    if dtype != torch.float64:
+        x = Factors(x.W.to(dtype), x.H.to(dtype))
+    error = torch.from_numpy(np.array(rmse))  # the fastest way there
+    return Result(x, status, trace, error, as_given, plan.explanation)
