@@ -51,5 +51,5 @@ def multiply(dtype: Any) -> Callable[..., None]:
 
 def ready() -> None:
     """Compile all that this module has."""
-    for dtype in (np.float32, np.float64):
+    for dtype in (np.dtype("f4"), np.dtype("f8")):
         multiply(dtype)
