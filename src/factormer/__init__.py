@@ -1,4 +1,4 @@
-"""Nonnegative matrix factorization, made faster by a pretrained graph neural network.
+"""Nonnegative matrix factorization, V ≈ W Hᵀ with W, H ≥ 0, for many losses and kinds of data.
 
 Names are loaded when they are first asked for: torch takes more than a second, and scikit-learn,
 which only estimators and `patch_sklearn` need, almost another.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from factormer.estimator.minibatch import MiniBatchNMF
     from factormer.estimator.nmf import NMF
     from factormer.functions import explain, factorize, factorize_many
+    from factormer.many.ragged import Ragged
     from factormer.many.results import Results
     from factormer.nn.zoo import load_model, models
     from factormer.run.result import Result, Status
@@ -36,6 +37,7 @@ __all__ = [
     "CrossValidation",
     "LossChoice",
     "MiniBatchNMF",
+    "Ragged",
     "Result",
     "Results",
     "Status",
@@ -64,6 +66,7 @@ _MODULES = {
     "factormer.estimator.minibatch": ("MiniBatchNMF",),
     "factormer.estimator.nmf": ("NMF",),
     "factormer.functions": ("explain", "factorize", "factorize_many"),
+    "factormer.many.ragged": ("Ragged",),
     "factormer.many.results": ("Results",),
     "factormer.nn.zoo": ("load_model", "models"),
     "factormer.run.result": ("Result", "Status"),
@@ -75,11 +78,14 @@ _MODULES = {
     "factormer.select.ranks.select": ("select_rank",),
     "factormer.select.validate": ("CrossValidation", "cross_validate"),
 }
+_DOORS = ("datasets", "losses", "penalties", "plot")  # modules to reach through this one
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """A public name, loaded at its first use."""
+    if name in _DOORS:
+        return import_module(f"factormer.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'factormer' has no attribute {name!r}", name=name)
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)

@@ -8,7 +8,9 @@ from typing import Any
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # before scikit-learn 1.9
-    CallbackSupportMixin: Any = object
+
+    class CallbackSupportMixin:
+        """Nothing to support."""
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
         """Nothing to tidy up."""

@@ -66,6 +66,8 @@ class Consensus:
         Why runs are missing, if some are.
     ended, trace : Status, Trace
         Why the medoid ended, and its history.
+    unmet : int
+        How many of the runs that are kept ended before the tolerance was met.
     runs : Matched or None
         With `resample`: the factors of the runs that are kept.
     """
@@ -87,6 +89,7 @@ class Consensus:
     ended: Status
     trace: Trace
     runs: Matched | None
+    unmet: int
     as_given: Callable[[Tensor], Any] = field(repr=False)
 
     @property

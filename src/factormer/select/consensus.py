@@ -15,7 +15,7 @@ from factormer.data.factors import Factors
 from factormer.data.intake import as_seed, check_limits, like
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
-from factormer.many.jobs import RESAMPLES
+from factormer.many.resample import RESAMPLES
 from factormer.run.execute import rmse
 from factormer.run.hints import hinted
 from factormer.run.order import canonical, shares
@@ -243,6 +243,7 @@ def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> C
         ended=runs.ends[medoid][0],
         trace=runs.ends[medoid][1],
         runs=None if runs.resample is None else _matched(runs, kept, found, x),
+        unmet=sum(runs.ends[k][0] is not Status.CONVERGED for k in kept),
         as_given=as_given,
     )
 

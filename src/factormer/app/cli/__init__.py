@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 
-from factormer.app.cli import fit, others, patch, train, transform
+from factormer.app.cli import fit, others, patch, report, train, transform
 from factormer.app.cli.app import answered, app, given, print_json
 from factormer.starting import INTERRUPTED, end
 
-__all__ = ["app", "fit", "main", "others", "patch", "train", "transform"]
+__all__ = ["app", "fit", "main", "others", "patch", "report", "train", "transform"]
 
 WRONG, USAGE, BROKEN = 1, 2, 3
 
