@@ -159,7 +159,8 @@ def test_it_says_the_error_of_the_loss_that_was_minimised(loss):
         assert f"RMSE {found.error:.4g} (best run {found.errors.min():.4g})" in repr(found)
     else:
         mean, best = (error**2 / 2 for error in (found.error, found.errors.min()))
-        assert f"loss of an entry {mean:.4g} (best run {best:.4g})" in repr(found)
+        told = f"Kullback–Leibler divergence of an entry {mean:.4g} (best run {best:.4g})"
+        assert told in repr(found)
 
 
 @pytest.mark.parametrize(
