@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
 PAGES = [ROOT / "README.md", *WRITTEN]
 SCRIPTS = sorted((DOCS / "examples").glob("*.py"))
-SLOW = {"own_accelerator", "unmixing", "audio", "signatures"}
+SLOW = {"own_accelerator", "unmixing", "signatures"}
 NEEDS_SCANPY = {"cells"}
 
 
