@@ -174,6 +174,39 @@ def test_10x_folder_that_lacks_a_file_gets_a_sentence(tmp_path):
         read(folder)
 
 
+# Ratings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "userId,movieId,rating,time\n7,a,3,1\n7,b,4,2\n9,a,1,3\n9,a,2,4\n",
+        "7\ta\t3\n7\tb\t4\n9\ta\t2\n",
+    ],
+)
+def test_ratings(tmp_path, text):
+    (tmp_path / "r.csv").write_text(text)
+    data = read(tmp_path / "r.csv", layout="ratings")
+    np.testing.assert_array_equal(data.V.toarray(), [[3, 4], [2, 0]])
+    assert (data.rows.labels, data.columns.labels) == (("7", "9"), ("a", "b"))
+    assert data.rows.noun == "user"
+    assert data.columns.noun in ("movie", "item")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("u,i,r\n", "holds no rating"),
+        ("u,i\n", "a rating has three"),
+        ("u,i,1\nu,i,x\n", "has the rating 'x'; it must be a number"),
+    ],
+)
+def test_what_is_no_rating_gets_a_sentence(tmp_path, text, sentence):
+    (tmp_path / "r.csv").write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        read(tmp_path / "r.csv", layout="ratings")
+
+
 # Mutation types
 
 

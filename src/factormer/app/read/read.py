@@ -7,7 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from factormer.app.read import arrays, cells, envi, parquet, pictures, sound, tables, tenx
+from factormer.app.read import (
+    arrays,
+    cells,
+    envi,
+    parquet,
+    pictures,
+    ratings,
+    sound,
+    tables,
+    tenx,
+)
 from factormer.app.read.data import Axis, Data, stem
 from factormer.app.read.mutations import order_of
 from factormer.app.read.positions import at_wavelengths
@@ -39,6 +49,7 @@ FORMATS: dict[str, Format] = {
 }
 _FOLDER = Format(pictures.read_pictures, ("resize",))
 _CELLS = Format(tenx.read_10x)
+_RATINGS = Format(ratings.read_ratings, ("layout", "header"))
 
 
 def read(
@@ -64,8 +75,9 @@ def read(
         A file whose name ends in one of FORMATS, or a folder of images or of 10x.
     key : str, optional
         Which array of an .npz or .mat file, or which layer of an .h5ad file.
-    layout : "images" or "cube", optional
-        What three axes are: images × height × width, or height × width × bands.
+    layout : "images", "cube" or "ratings", optional
+        What three axes are: images × height × width, or height × width × bands. Of a table: that
+        each line is a user, an item and a rating.
     header, index : bool, optional
         Whether the first line, and the first column, of a table are labels; detected by default.
     resize : str, optional
@@ -84,6 +96,8 @@ def read(
     said = {"key": key, "layout": layout, "header": header, "index": index, "resize": resize}
     said = {name: value for name, value in said.items() if value is not None}
     chosen = _format(path)
+    if layout == ratings.LAYOUT and chosen.reader is tables.read_table:
+        chosen = _RATINGS
     for name in said:
         if name not in chosen.takes:
             raise ValueError(f"--{name} does not apply to {path}: it is for {_taking(name)}")
