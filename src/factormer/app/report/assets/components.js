@@ -11,7 +11,8 @@ function glance(component, side, c) {
   if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, hover: false });
   if (axis.kind === "labels" && side === "H") return bars(component.H_top, glanceTerms());
   const chart = el("div", { class: side === "W" ? "chart quiet" : "chart" });
-  responsive(chart, profile(axis, component[side], { height: (side === "W" ? 34 : 62) * (isRoomy() ? 1.6 : 1), label, thin: true }));
+  if (axis.mutations) responsive(chart, mutationBars(axis, component[side], { height: 62, label }));
+  else responsive(chart, profile(axis, component[side], { height: (side === "W" ? 34 : 62) * (isRoomy() ? 1.6 : 1), label, thin: true }));
   return chart;
 }
 
@@ -28,7 +29,7 @@ function cardWidth(rank, isImage) {
 
 // The sides that a card shows: always the profile; the use where it is a picture or a course.
 function sidesShown() {
-  return ["image", "line"].includes(axes.W.kind) ? ["H", "W"] : ["H"];
+  return ["image", "line", "mutations"].includes(axes.W.kind) ? ["H", "W"] : ["H"];
 }
 
 function drawCards() {
@@ -85,7 +86,8 @@ function view(component, side, height) {
   if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, className: "whole", unit });
   if (axis.kind === "labels" && side === "H") return bars(component.H_top, 12, (x) => percent(x, 0));
   const chart = el("div", { class: side === "W" ? "chart quiet" : "chart" });
-  responsive(chart, profile(axis, component[side], { height, axes: true, label, unit }));
+  if (axis.mutations) responsive(chart, mutationBars(axis, component[side], { height, full: true, label, unit }));
+  else responsive(chart, profile(axis, component[side], { height, axes: true, label, unit }));
   return chart;
 }
 
