@@ -25,7 +25,7 @@ from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
-from factormer.starts import Given, Initializer, Separable
+from factormer.starts import Given, Initializer, Separable, Vertices
 
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 
@@ -313,6 +313,12 @@ def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
 def _auto_lifted(request: Request) -> _Start:
     """The start for another loss: random, and fitted a little by least squares where V is small."""
     problem = request.problem
+    if problem.is_quadratic and isinstance(problem.V, Dense | Sparse) and len(problem.V.shape) == 2:
+        for on, by in ((problem.on_w, "rows"), (problem.on_h, "columns")):
+            *_, total = on.by_rows or (None,)
+            if total is not None:
+                why = f"shares that sum to {total:g}: the purest {by} of V"
+                return _Start(Vertices(by, total), "vertices", why)
     known = problem.V.V if isinstance(problem.V, Observed) else problem.V
     one = len(problem.V.shape) == 2 and not isinstance(problem.V, Observed)
     small = one and float(problem.V.work()) <= T.SMALL_LOSS
