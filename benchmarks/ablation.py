@@ -2,10 +2,10 @@
 
     python benchmarks/ablation.py [--out FOLDER] [--per-kind 3]
 
-The network against none on the same half-steps, against the paper's Factormer and its AO-ADMM at
-rank 10 on the paper's two validation sets, and on kinds of data and ranks that the paper's network
-does not serve. All begin at the same point. For seconds see benchmarks/peers.py.
-`make bench-ablation` runs it.
+The network against none on the same half-steps; against our Factormer of rank 10 (`accel-r10`,
+refining layers) and the paper's AO-ADMM, on the paper's two validation sets; and on kinds of data
+and ranks that a Factormer does not serve. All begin at the same point. For seconds see
+benchmarks/peers.py. `make bench-ablation` runs it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHUNK = 32
 _ADMM = TraceAOADMM(n_inner=10, tol=0.0, share=0.1)
 _STYLES = {
     "AO-ADMM, ρ = 1": ("#999999", "-"),
-    "the same with the Factormer": ("#999999", "--"),
+    "the same with accel-r10 (ours)": ("#999999", "--"),
     "ADMM, extrapolated": ("#7b6fd0", "-"),
     "ADMM with the network": ("#7b6fd0", "--"),
     "HALS": ("#c9b458", "-"),
@@ -56,7 +56,7 @@ def engines(rank: int) -> dict[str, Solver[Any]]:
     found: dict[str, Solver[Any]] = {"AO-ADMM, ρ = 1": AOADMM()}
     if rank == 10:
         factormer = LearnedAccelerator(load_factormer("accel-r10").double())
-        found["the same with the Factormer"] = Accelerated(AOADMM(), factormer)
+        found["the same with accel-r10 (ours)"] = Accelerated(AOADMM(), factormer)
     return found | {
         "ADMM, extrapolated": Restarted(_ADMM, Extrapolation()),
         "ADMM with the network": Restarted(_ADMM, network),

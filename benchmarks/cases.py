@@ -50,6 +50,12 @@ def topics(m: int, n: int, r: int, *, seed: int, words: float) -> scipy.sparse.c
     return scipy.sparse.csr_matrix(rng.poisson(words * mixture @ words_of).astype(float))
 
 
+def resampled(path: Path, n: int, *, seed: int) -> np.ndarray:
+    """Poisson counts in n columns, whose means are columns of V drawn with replacement."""
+    V, rng = _dense(path), np.random.default_rng(seed)
+    return rng.poisson(V[:, rng.integers(V.shape[1], size=n)]).astype(np.float64)
+
+
 BUILT_IN = (
     Case("exponential", 10, partial(exponential, 120, 150, 10, seed=2)),
     Case("noisy", 20, partial(exponential, 1000, 500, 20, seed=3, noise=0.01)),
@@ -72,6 +78,8 @@ def on_disk() -> list[Case]:
             cases.append(Case(path.stem, 10, partial(_dense, path)))
         elif "format" in names:
             cases.append(Case(path.stem, 10, partial(_sparse, path)))
+        if path.stem == "brca_sbs96":
+            cases.append(Case("brca_resampled", 8, partial(resampled, path, 2778, seed=6)))
     return cases
 
 

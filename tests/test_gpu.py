@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from factormer import NMF, factorize
@@ -14,6 +15,7 @@ from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.moves import Moves, Track, products, proposal
 from factormer.data import Dense
 from factormer.data.factors import Factors
+from factormer.data.split import Split
 from factormer.nn.anyrank import Pooled, Progress
 from factormer.problem.problem import Problem
 from factormer.run.registry import SOLVERS as KINDS
@@ -223,3 +225,26 @@ def test_fused_admm_is_its_twin(shape):
     with torch.no_grad():
         fused = admm_nnls(normal, H, U, rho=rho, n_inner=10)
     torch.testing.assert_close(fused, twin, rtol=1e-3, atol=1e-4)
+
+
+def test_sparse_iterations_are_captured(monkeypatch):
+    V = scipy.sparse.random_array((300, 200), density=0.1, rng=np.random.default_rng(0))
+    V = V.tocsr().astype(np.float32)
+    options = {"device": "cuda", "max_iter": 30, "tol": 0, "init": "random"}
+    captured = factorize(V, 5, **options)
+    monkeypatch.setattr(Captured, "leap", lambda self, problem, state, n: (state, torch.empty(0)))
+    assert captured.rmse == pytest.approx(factorize(V, 5, **options).rmse, rel=1e-5)
+
+
+def test_large_products_are_split_without_harm(monkeypatch):
+    rng = torch.Generator("cuda").manual_seed(0)
+    W, H = (torch.rand(k, 20, device="cuda", generator=rng) for k in (3000, 2000))
+    V = W @ H.mT * (1 + 0.1 * torch.rand(3000, 2000, device="cuda", generator=rng))
+    options = {"solver": "her-admm", "max_iter": 100, "tol": 0, "init": "random"}
+    split = factorize(V, 20, **options)
+    monkeypatch.setattr(Split, "of", staticmethod(lambda V: V))
+    plain = factorize(V, 20, **options)
+    assert split.rmse == pytest.approx(plain.rmse, rel=1e-3)
+    exact = factorize(W @ H.mT, 20, **options)
+    monkeypatch.undo()
+    assert factorize(W @ H.mT, 20, **options).rmse <= 1.5 * exact.rmse + 1e-6

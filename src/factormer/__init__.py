@@ -9,6 +9,7 @@ from factormer.estimator.functional import custom_start, non_negative_factorizat
 from factormer.estimator.minibatch import MiniBatchNMF
 from factormer.estimator.nmf import NMF
 from factormer.functions import explain, factorize, factorize_many
+from factormer.many.ragged import Ragged
 from factormer.many.results import Results
 from factormer.nn.zoo import load_model, models
 from factormer.run.result import Result, Status
@@ -28,6 +29,7 @@ __all__ = [
     "CrossValidation",
     "LossChoice",
     "MiniBatchNMF",
+    "Ragged",
     "Result",
     "Results",
     "Status",

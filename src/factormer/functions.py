@@ -210,7 +210,7 @@ def factorize_many(
 
     Parameters
     ----------
-    problems : list of matrices, stack (problems, m, n), or one matrix
+    problems : list of matrices, `Ragged`, stack (problems, m, n), or one matrix
         Matrices may differ in shape and kind. One matrix is factorized at every rank of `ranks`.
     ranks : int or list of int
         For a list or a stack: one rank for all, or one for each. For one matrix: all to try.

@@ -34,6 +34,13 @@ def test_start_is_the_network_at_the_normalized_problem(case, rng):
     assert_close(LearnedInit(INIT, Given(x0), Always())(problem, rng), expected)
 
 
+def test_network_trained_on_v_as_it_is_sees_v_as_it_is(case, rng):
+    problem, x0 = case
+    model = random_network(small_config(normalize=False))
+    expected = model(x0, problem.V)
+    assert_close(LearnedInit(model, Given(x0), Always())(problem, rng), expected)
+
+
 def test_guarded_start_is_never_above_its_base(case, rng):
     problem, x0 = case
     for seed in range(5):

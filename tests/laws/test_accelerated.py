@@ -6,7 +6,15 @@ import pytest
 import torch
 from hypothesis import given
 
-from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Judged
+from factormer.accelerate.base import (
+    Accelerated,
+    AfterIteration,
+    Always,
+    Descent,
+    Identity,
+    Judged,
+)
+from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
@@ -84,6 +92,32 @@ def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, p
         assert problem.objective(state.factors) <= bound
         assert all(F.isfinite().all() for F in state.factors)
         assert state.inner.factors is state.factors  # the solver continues from the point taken
+
+
+@each_accelerator
+@law
+@given(case=problems())
+@torch.no_grad()
+def test_step_judged_after_an_iteration_is_not_above_the_plain_one_then(proposer, case):
+    solver, problem = SOLVERS["ao-admm"], case.problem
+    accelerated = Accelerated(solver, proposer, AfterIteration(solver), n_accel=1)
+    state = accelerated.step(problem, accelerated.init(problem, case.x0))
+    plain = solver.step(problem, solver.init(problem, case.x0))
+    after, other = accelerated.step(problem, state), solver.step(problem, plain)
+    bound = problem.objective(other.factors) * (1 + 1e-12) + 1e-28
+    assert problem.objective(after.factors) <= bound
+    assert all(F.isfinite().all() for F in state.factors)
+
+
+@torch.no_grad()
+def test_proposal_that_an_iteration_repairs_is_kept():
+    """H is replaced by the iteration: that it is three times too large says nothing."""
+    rng = torch.Generator().manual_seed(0)
+    W, H = (torch.rand(k, 3, generator=rng, dtype=torch.float64) for k in (9, 7))
+    problem, proposed = Problem(Dense(W @ H.mT), 3), Factors(W, 3 * H)
+    poor = Factors(*(torch.rand(F.shape, generator=rng, dtype=F.dtype) for F in (W, H)))
+    assert not Descent().accept(problem, stepped=poor, proposed=proposed)
+    assert AfterIteration(SOLVERS["hals"]).accept(problem, stepped=poor, proposed=proposed)
 
 
 @law

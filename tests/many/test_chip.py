@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from factormer import Status, factorize, factorize_many
+from factormer.data import Dense
+from factormer.many.resample import resampled
 from tests.many.test_factorize_many import problem
 
 pytestmark = pytest.mark.gpu
@@ -105,8 +107,79 @@ def test_what_does_not_fit_goes_another_way():
     assert not is_on_chip(large)
     (high,) = factorize_many(tensors([(60, 50, 40)]), [40], max_iter=5)
     assert not is_on_chip(high)
-    (other,) = factorize_many(V[:1], 3, loss="kullback-leibler", max_iter=5)
+    (other,) = factorize_many(V[:1], 3, loss="itakura-saito", max_iter=5)
     assert not is_on_chip(other)
+
+
+KULLBACK = "kullback-leibler"
+
+
+def counts(sizes: Any, mean: float = 5) -> list[torch.Tensor]:
+    rng = torch.Generator("cuda").manual_seed(0)
+    return [torch.poisson(mean * A / A.mean(), generator=rng) for A in tensors(sizes)]
+
+
+def divergence(V: torch.Tensor, result: Any) -> float:
+    """2D over the entries of V, and its root."""
+    y, v = (result.W.double() @ result.H.double().mT).clamp(min=1e-30), V.double()
+    D = torch.special.xlogy(v, v / y) - v + y
+    return float((2 * D.mean()).sqrt())
+
+
+@pytest.mark.parametrize(("n_iter", "rel"), [(1, 3e-2), (7, 1e-2)])  # the start is chaotic
+def test_kullback_iterations_are_those_of_a_cpu(n_iter, rel):
+    V, ranks = counts(SIZES[2:]), [r for *_, r in SIZES[2:]]
+    options = {"tol": 0, "max_iter": n_iter, "loss": KULLBACK}
+    results = factorize_many(V, ranks, random_state=3, **options)
+    for k, (A, rank) in enumerate(zip(V, ranks, strict=True)):
+        alone = factorize(A.double().cpu(), rank, random_state=3 + k, **options)
+        assert is_on_chip(results[k])
+        assert results[k].rmse == pytest.approx(alone.rmse, rel=rel, abs=1e-5)
+        assert results[k].rmse == pytest.approx(divergence(A, results[k]), rel=1e-4)
+
+
+def test_kullback_ends_are_those_of_a_cpu():
+    rng = np.random.default_rng(0)
+    sizes = [tuple(int(k) for k in rng.integers((20, 20, 2), (100, 100, 10))) for _ in range(40)]
+    V, ranks = counts(sizes), [r for *_, r in sizes]
+    results = factorize_many(V, ranks, loss=KULLBACK)
+    ratios = [
+        results[k].rmse / float(factorize(A.double().cpu(), r, loss=KULLBACK, random_state=k).rmse)
+        for k, (A, r) in enumerate(zip(V, ranks, strict=True))
+    ]
+    assert np.median(np.abs(np.array(ratios) - 1)) < 1e-3
+    assert np.mean(np.abs(np.array(ratios) - 1) < 1e-2) >= 0.9
+    assert all(result.status is Status.CONVERGED for result in results)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", KULLBACK])
+@pytest.mark.parametrize(("size", "rank"), [((96, 700), 5), ((700, 96), 12), ((300, 290), 20)])
+def test_what_is_too_large_for_the_chip_stays_where_it_is(loss, size, rank):
+    (V,) = counts([(*size, 4)])
+    options = {"loss": loss, "init": "random", "tol": 0, "max_iter": 10}
+    results = factorize_many(V, rank, n_init=40, **options)
+    for k in (0, 39):
+        alone = factorize(V.double().cpu(), rank, random_state=k, **options)
+        again = divergence(V, results[k]) if loss == KULLBACK else _rmse(V, results[k])
+        assert is_on_chip(results[k])
+        assert results[k].rmse == pytest.approx(alone.rmse, rel=2e-2)
+        assert results[k].rmse == pytest.approx(again, rel=1e-4)
+    assert len(set(results.rmse.tolist())) > 30
+
+
+def _rmse(V: torch.Tensor, result: Any) -> float:
+    found = result.W.double() @ result.H.double().mT - V.double()
+    return float(found.square().mean().sqrt())
+
+
+@pytest.mark.parametrize("resample", ["poisson", "bootstrap"])
+@pytest.mark.parametrize("size", [(40, 30), (96, 700)])
+def test_resampled_data_are_drawn_where_the_work_is_done(resample, size):
+    (V,) = counts([(*size, 4)])
+    results = factorize_many(V, 4, n_init=40, resample=resample, max_iter=30)
+    assert is_on_chip(results[7])
+    drawn = resampled(Dense(V), resample, 7).entries
+    assert results[7].rmse == pytest.approx(_rmse(drawn, results[7]), rel=1e-4)
 
 
 def test_gaps_are_unknown_and_negative_data_is_refused():
@@ -158,10 +231,13 @@ def test_numbers_beyond_float32_and_other_losses_keep_their_precision():
     assert not is_on_chip(huge)
     assert bool(huge.W.isfinite().all())
     assert is_on_chip(plain)
-    (other,) = factorize_many([small.double()], 3, loss="kullback-leibler", max_iter=5)
-    assert other.W.dtype == torch.float64
-    (large,) = factorize_many([1e36 * small], 3, max_iter=50)
+    for loss in ("kullback-leibler", "itakura-saito", "frobenius"):
+        (other,) = factorize_many([small.double()], 3, loss=loss, max_iter=5)
+        assert other.W.dtype == torch.float64
+    (large,) = factorize_many([1e34 * small], 3, max_iter=50)
     assert bool(large.W.isfinite().all())
+    with pytest.raises(ValueError, match="too large"):
+        factorize_many([1e36 * small], 3, max_iter=50)
 
 
 def test_a_folder_keeps_what_the_chip_made(tmp_path):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from factormer import Results, Status, factorize, factorize_many
 from factormer.data.intake import as_matrix
-from factormer.many.jobs import resampled
+from factormer.many.resample import resampled
 from tests.signals import interrupted_after
 
 Seeds = st.integers(0, 2**32)

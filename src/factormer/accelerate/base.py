@@ -61,6 +61,29 @@ class Descent:
 
 
 @dataclass(frozen=True)
+class AfterIteration:
+    """Judge a proposal by where an iteration leads from it, and from the solver's own point.
+
+    A network may leave what the solver repairs at once, such as the scale of rows: its point is
+    then worse, and the next one better. So a run is never worse than the plain one at the iteration
+    after the judged one. It costs two iterations, and is for solvers that need no more than a
+    point to go on.
+    """
+
+    solver: Solver[Any]
+
+    def accept(
+        self, problem: Problem, *, stepped: Factors, proposed: Factors
+    ) -> Bool[Tensor, "*b"]:
+        with torch.no_grad():
+            plain, other = (self._next(problem, x) for x in (stepped, proposed))
+            return problem.objective(other) <= problem.objective(plain)
+
+    def _next(self, problem: Problem, x: Factors) -> Factors:
+        return self.solver.step(problem, self.solver.init(problem, x)).factors
+
+
+@dataclass(frozen=True)
 class Identity:
     """The accelerator that proposes what the solver found; `Accelerated` is then the solver."""
 

@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.accelerate.base import Restarted, Resumable
-from factormer.data import Dense, LowRank, readings
+from factormer.data import Dense, LowRank, Sparse, readings
+from factormer.data.split import Split
 from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 
@@ -38,7 +39,9 @@ class Captured(Restarted):
     A small kernel takes longer to launch than to run. So an iteration, which never waits for a
     number from the GPU, is captured once per problem and replayed; states are copied in and out.
     It cannot check whether an error from products has enough digits. Where one may not, or had not,
-    a second graph is captured and replayed, which also reads the entries of V.
+    a second graph is captured and replayed, which also reads the entries of V. The first makes its
+    products on tensor cores where V is large (`data.split`): that is precise enough as long as
+    errors from products are.
     """
 
     _graphs: WeakKeyDictionary[Problem, dict[bool, Graph]] = field(
@@ -50,11 +53,11 @@ class Captured(Restarted):
     ) -> tuple[Resumable, Float[Tensor, "n *b"]]:
         """The state after up to `n_iter` steps and the error after each.
 
-        None are made except on a GPU, and none on sparse data. Which graph makes an iteration
+        None are made except on a GPU. Which graph makes an iteration
         depends only on the errors before and after it, never on `n_iter`.
         """
         V = problem.V
-        if V.device.type != "cuda" or not isinstance(V, Dense | LowRank):
+        if V.device.type != "cuda" or not isinstance(V, Dense | LowRank | Sparse):
             return state, torch.empty(0)
         least = RESOLVED[V.dtype] * V.sq_norm()
         n_resolved = 0
@@ -79,7 +82,8 @@ class Captured(Restarted):
     ) -> tuple[Resumable, Float[Tensor, "n *b"]]:
         graphs = self._graphs.setdefault(problem, {})
         if resolved not in graphs:
-            graphs[resolved] = self._capture(replace(problem, resolved=resolved), state)
+            V = Split.of(problem.V) if resolved and isinstance(problem.V, Dense) else problem.V
+            graphs[resolved] = self._capture(replace(problem, V=V, resolved=resolved), state)
         graph = graphs[resolved]
         _copy(state, graph.state)
         errors = torch.stack([graph.replay().error.clone() for _ in range(n_iter)])

@@ -1,7 +1,8 @@
 """Where networks meet solvers: learned initialization (alg. 1) and acceleration (alg. 2).
 
 The networks were trained on matrices of mean 1, so V is divided by its mean on the way in and the
-factors are scaled back on the way out: neither depends on the scale of V.
+factors are scaled back on the way out: neither depends on the scale of V. One trained as in the
+paper, on matrices whose mean is 1 in expectation, sees V as it is.
 """
 
 from __future__ import annotations
@@ -68,8 +69,10 @@ def check_serves(model: Network, problem: Problem, *, n_points: int) -> None:
 
 
 def _apply(model: Network, problem: Problem, x: Factors) -> Factors:
-    """The network at V / mean, in the network's own precision."""
-    normalized, mean = problem.normalized()
+    """The network at V / mean, or at V if it was trained so, in the network's own precision."""
+    normalized, mean = problem, torch.ones((), dtype=problem.V.dtype, device=problem.V.device)
+    if model.config.normalize:
+        normalized, mean = problem.normalized()
     own = next(model.parameters()).dtype
     W, H = x.scale(1 / mean)
     block = None

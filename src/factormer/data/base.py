@@ -18,6 +18,7 @@ from torch import Tensor
 from factormer.data.factors import Factors
 
 A = TypeVar("A")
+_MANY = 2**16  # numbers of which each product may be rounded
 
 
 class Normal(NamedTuple):
@@ -86,6 +87,8 @@ def inner(A: Float[Tensor, "*b m r"], B: Float[Tensor, "*b m r"]) -> Float[Tenso
     """⟨A, B⟩, accumulated in float64: a Gram expansion of the loss has few digits to lose."""
     if A.dim() == 2 and A.dtype == torch.float64 and A.is_contiguous() and B.is_contiguous():
         return torch.dot(A.view(-1), B.view(-1))
+    if A.is_cuda and A.numel() > _MANY:  # whose rounding errors cancel
+        return (A * B).sum(dim=(-2, -1), dtype=torch.float64)
     return (A.double() * B.double()).sum(dim=(-2, -1))
 
 

@@ -62,11 +62,23 @@ class Rows:
 
     def transposed(self) -> Rows:
         """The transposed matrix, by rows."""
+        if self.values.is_cuda:
+            return self._transposed_there()
         arrays = (a.cpu().numpy() for a in (self.values, self.columns, self.starts))
         csr = scipy.sparse.csr_array(tuple(arrays), shape=(len(self.starts) - 1, self.n))
         T = csr.T.tocsr()
         parts = (torch.from_numpy(a).to(self.values.device) for a in (T.indptr, T.indices, T.data))
         return Rows(*parts, n=T.shape[1])
+
+    def _transposed_there(self) -> Rows:
+        """The same on a GPU, by sorting: entries would take longer to the CPU and back."""
+        order = torch.argsort(self.columns, stable=True)
+        counts = torch.bincount(self.columns, minlength=self.n)
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(self.starts.dtype)
+        m = len(self.starts) - 1
+        rows = torch.arange(m, device=self.values.device, dtype=self.columns.dtype)
+        rows = rows.repeat_interleave(self.starts.diff(), output_size=len(self.columns))
+        return Rows(starts, rows[order], self.values[order], n=m)
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         out, X = X.new_empty(len(self.starts) - 1, X.shape[1]), X.contiguous()

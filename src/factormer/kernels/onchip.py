@@ -1,7 +1,8 @@
-"""Many small factorizations on a GPU, one thread block each: `onchip.cu`, compiled at run time.
+"""Many factorizations on a GPU, one thread block each: the sources in `chip`, compiled at run time.
 
 Needs CuPy, which compiles with NVRTC and keeps what it compiled on the disk. Imported by
-`kernels.on_chip()` alone. The twin is `accelerate.her.HER` with `run.stop.Stationary`.
+`kernels.on_chip()` alone. The twins are `accelerate.her.HER` and `accelerate.newton` with
+`run.stop.Stationary`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SOURCE = Path(__file__).with_suffix(".cu")
+_SOURCES = [
+    Path(__file__).parent / "chip" / f"{name}.cu"
+    for name in ("common", "squares", "kullback", "run")
+]
 RANKS = np.array([2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32])  # others take the next
 THREADS = np.array([32, 64, 128, 256])
+_TILE = 64  # rows of a factor, and of V, that are at hand at a time where V is far
 
 
 class Options(NamedTuple):
@@ -29,24 +34,54 @@ class Options(NamedTuple):
     scale: int  # 0: as it is, 1: balanced, 2: columns of H sum to 1
     settles: bool
     given: bool = False
+    first: int = 0  # iterations of least squares on √V before those under Kullback–Leibler
+
+
+class Kind(NamedTuple):
+    """A kernel: its rank and threads, whether V is far and the loss; and bytes of shared memory."""
+
+    rank: int
+    threads: int
+    is_far: bool
+    is_kullback: bool
+    memory: int
 
 
 class Kinds(NamedTuple):
-    """What each problem needs: the kernel for its rank and threads, and bytes of shared memory."""
+    """What each problem needs, as arrays; those that do not fit into shared memory are far."""
 
     rank: np.ndarray
     threads: np.ndarray
+    is_far: np.ndarray
     memory: np.ndarray
 
 
-def kinds(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> Kinds:
+def kinds(m: np.ndarray, n: np.ndarray, r: np.ndarray, most: int) -> Kinds:
     """Those of problems of these sizes; ranks of at most the last of RANKS."""
     rank = RANKS[np.searchsorted(RANKS, r)]
-    threads = THREADS[np.minimum(np.searchsorted(THREADS, np.maximum(m, n)), len(THREADS) - 1)]
-    padded, tiles = rank + rank % 4, rank // 2 * (rank // 2 + 1) // 2
-    room = 4 * tiles * np.maximum(threads // tiles, 1)
-    numbers = m * (n | 1) + 1 + (m + n + 2 * rank + 1) * padded + room + 32
-    return Kinds(rank, threads, 4 * numbers)
+    padded = rank + rank % 4
+    wide, narrow = (_threads(limit(m, n)) for limit in (np.maximum, np.minimum))
+    beside = [(2 * rank + 1) * padded + _room(rank, threads) + 32 for threads in (wide, narrow)]
+    near = 4 * (m * (n | 1) + 1 + (m + n) * padded + beside[0])
+    tile = 4 * _TILE * (padded + narrow)
+    far = near > most
+    return Kinds(rank, np.where(far, narrow, wide), far, np.where(far, 4 * beside[1] + tile, near))
+
+
+def _threads(rows: np.ndarray) -> np.ndarray:
+    return THREADS[np.minimum(np.searchsorted(THREADS, rows), len(THREADS) - 1)]
+
+
+def _room(rank: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """Numbers in which the parts of a Gram matrix are added up."""
+    tiles = rank // 2 * (rank // 2 + 1) // 2
+    return 4 * tiles * np.maximum(threads // tiles, 1)
+
+
+def far_room(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Numbers of a room for W and H of problems that are far."""
+    rank = RANKS[np.searchsorted(RANKS, r)]
+    return (m + n) * (rank + rank % 4)
 
 
 @cache
@@ -56,35 +91,37 @@ def available(device: torch.device) -> int:
 
 
 @cache
-def _kernel(rank: int, threads: int, device: int) -> Any:
+def _kernel(rank: int, threads: int, is_far: bool, is_kullback: bool, device: int) -> Any:
+    sizes = f"constexpr int R = {rank}, T = {threads};\n"
+    flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
+    code = sizes + flags + "\n".join(source.read_text() for source in _SOURCES)
     with cupy.cuda.Device(device):
-        sizes = f"constexpr int R = {rank}, T = {threads};\n"
-        module = cupy.RawModule(code=sizes + _SOURCE.read_text(), options=("-std=c++17",))
-        function = module.get_function("factorize")
+        function = cupy.RawModule(code=code, options=("-std=c++17",)).get_function("factorize")
         function.max_dynamic_shared_size_bytes = available(torch.device("cuda", device))
         return function
 
 
 def factorize(
-    kind: tuple[int, int, int],
+    kind: Kind,
     tasks: Tensor,
     W: Tensor,
     H: Tensor,
+    rooms: Tensor,
     report: Tensor,
     options: Options,
 ) -> None:
     """Factorize each task into W and H, and report how it went.
 
-    A task is a row of int64: the address of V, where W and H begin, the seed, m, n, r, and the
-    sweeps for H and for W. `kind` is one of `Kinds`, all is on one GPU, and V, W and H are float32.
-    `report` (tasks, 4) takes the RMSE, iterations, status, and the projected gradient relative to
-    that of the start. Does not synchronize.
+    A task is a row of int64: the addresses of V and of its transpose, where W, H and their room
+    begin, the seed, m, n, r, and the sweeps for H and for W. All is on one GPU, and numbers are
+    float32. `report` (tasks, 4) takes the RMSE, iterations, status, and the projected gradient
+    relative to that of the start. Does not synchronize.
     """
-    rank, threads, memory = kind
     device = tasks.device.index or 0
-    kernel, stream = _kernel(rank, threads, device), torch.cuda.current_stream(device)
-    pointers = [tensor.data_ptr() for tensor in (tasks, W, H, report)]
+    kernel, stream = _kernel(*kind[:4], device), torch.cuda.current_stream(device)
+    pointers = [tensor.data_ptr() for tensor in (tasks, W, H, rooms, report)]
     numbers = (np.int32(options.max_iter), np.float32(options.tol), np.int32(options.order))
-    flags = (np.int32(options.scale), np.int32(options.settles), np.int32(options.given))
+    flags = tuple(map(np.int32, (options.scale, options.settles, options.given, options.first)))
     with cupy.cuda.Device(device), cupy.cuda.Stream.from_external(stream):
-        kernel((len(tasks),), (threads,), (*pointers, *numbers, *flags), shared_mem=memory)
+        grid, block = (len(tasks),), (kind.threads,)
+        kernel(grid, block, (*pointers, *numbers, *flags), shared_mem=kind.memory)

@@ -66,7 +66,7 @@ def seeds_of(random_state: int | list[int], count: int) -> np.ndarray:
 
 
 def _data(jobs: Jobs) -> Any:
-    return jobs.sources.tensors if isinstance(jobs.sources, Loose) else jobs.sources
+    return list(jobs.sources.tensors) if isinstance(jobs.sources, Loose) else jobs.sources
 
 
 def _option(value: Any, name: str) -> Any:

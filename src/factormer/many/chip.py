@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import cycle, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,28 +27,43 @@ from factormer.solvers.hals import HALS
 
 _STATUS = (Status.CONVERGED, Status.MAX_ITER, Status.NONFINITE)
 _STREAMS = 8
-_SAYS = "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart"
+_FIRST = 20  # iterations of least squares on √V that begin those under Kullback–Leibler
+_MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be beyond the chip
+_START = "random: no decomposition on the chip"
+_SAYS = (
+    "newton on V, in float32, on the chip of the GPU: Newton steps, extrapolated with restart",
+    "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart",
+)
 
 
 def served(jobs: Jobs) -> np.ndarray:
-    """The jobs that the chip serves: plain least squares, by default, where V fits on it."""
+    """The jobs that the chip serves: plain ones by default, where V fits on it or many do not."""
     none = np.empty(0, int)
-    if jobs.resample is not None or not jobs.is_on_gpu or not _is_default(jobs.plan(0).request):
+    if not jobs.is_on_gpu or not _is_default(jobs.plan(0).request):
         return none
     chip = kernels.on_chip()
     if chip is None:
         return none
     m, n, r = (size[:1] if jobs.is_uniform else size for size in jobs.sizes)
-    memory = chip.kinds(m, n, np.minimum(r, chip.RANKS[-1])).memory
-    fits = (r <= chip.RANKS[-1]) & (memory <= chip.available(jobs.device))
-    return np.flatnonzero(fits & jobs.is_plain)
+    kinds = chip.kinds(m, n, np.minimum(r, chip.RANKS[-1]), chip.available(jobs.device))
+    fits = (r <= chip.RANKS[-1]) & (kinds.memory <= chip.available(jobs.device)) & jobs.is_plain
+    far = fits & kinds.is_far
+    if far.sum() < _MANY or (m * n)[far].max() > _LARGE:
+        fits &= ~far
+    return np.flatnonzero(fits)
 
 
 def _is_default(request: Request) -> bool:
-    default = request.solver in ("auto", "her") and request.accelerator in ("auto", None)
+    loss = request.problem.loss
+    solvers = ("auto", "her") if loss.is_quadratic else ("auto", "newton")
+    default = request.solver in solvers and request.accelerator in ("auto", None)
     start = request.start in ("auto", "random") and not request.is_symmetric
-    plain = request.problem.loss.is_quadratic and request.problem.is_free
+    plain = (loss.is_quadratic or _is_kullback(request)) and request.problem.is_free
     return default and start and plain and 0 < request.limits.max_iter < 2**31
+
+
+def _is_kullback(request: Request) -> bool:
+    return request.problem.loss.kernel_beta == 1
 
 
 def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
@@ -62,27 +77,44 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
     if not jobs.is_uniform:
         indices = indices[_order(jobs, indices)]
     m, n, r = (size[indices] for size in jobs.sizes)
+    spans = _spans(jobs, indices)
     w, h = np.cumsum(m * r), np.cumsum(n * r)
     inputs, addresses = jobs.addresses(indices)
+    turned, rooms = np.zeros(len(indices), int), np.zeros(len(indices), int)
+    for a, b, kind in spans:
+        if kind.is_far:
+            more, turned[a:b] = jobs.addresses(indices[a:b], is_transposed=True)
+            rooms[a:b], inputs = chip.far_room(m[a:b], n[a:b], r[a:b]), inputs + more
     sweeps = _sweeps(*(size[:1] if jobs.is_uniform else size for size in (m, n, r)))
-    rows = (addresses, w - m * r, h - n * r, jobs.seed[indices], m, n, r, *sweeps)
+    places = (w - m * r, h - n * r, np.cumsum(rooms) - rooms)
+    rows = (addresses, turned, *places, jobs.seed[indices], m, n, r, *sweeps)
     tasks = np.empty((len(indices), len(rows)), np.int64)
     for k, row in enumerate(rows):
         tasks[:, k] = row
     tasks = torch.from_numpy(tasks).to(jobs.device)
-    W, H = (torch.empty(int(ends[-1]), device=jobs.device) for ends in (w, h))
-    report = torch.empty(len(indices), 4, device=jobs.device)
-    plan = jobs.plan(int(indices[0]))
-    limits, request = plan.request.limits, plan.request
-    options = chip.Options(
-        limits.max_iter, limits.tol, request.order is not None, SCALES[request.scale], plan.settles
-    )
+    sizes = (int(w[-1]), int(h[-1]), int(rooms.sum()))
+    W, H, room = (torch.empty(size, device=jobs.device) for size in sizes)
+    report, options = torch.empty(len(indices), 4, device=jobs.device), _options(jobs, indices)
     with _streams(jobs.device) as streams:
-        for (a, b, kind), stream in zip(_spans(jobs, indices), cycle(streams), strict=False):
+        for (a, b, kind), stream in zip(spans, cycle(streams), strict=False):
             with torch.cuda.stream(stream):
-                chip.factorize(kind, tasks[a:b], W, H, report[a:b], options)
+                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options)
     ends = np.stack([w, h, m, n, r], axis=1)
-    return Bucket(jobs, indices, ends, W, H, report, begun), inputs
+    return Bucket(jobs, indices, ends, W, H, report, begun), [*inputs, room]
+
+
+def _options(jobs: Jobs, indices: np.ndarray) -> Any:
+    chip, plan = kernels.on_chip(), jobs.plan(int(indices[0]))
+    assert chip is not None
+    limits, request = plan.request.limits, plan.request
+    return chip.Options(
+        limits.max_iter,
+        limits.tol,
+        request.order is not None,
+        SCALES[request.scale],
+        plan.settles,
+        first=_FIRST if request.start == "auto" else 0,
+    )
 
 
 def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -92,30 +124,37 @@ def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _grouped(jobs: Jobs, indices: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of each job: the kernel's rank and threads, how many share a processor, and memory."""
+    """Of each job: the kernel's rank, threads and place, how many share a processor, and memory."""
     chip = kernels.on_chip()
     assert chip is not None
-    kinds = chip.kinds(*(size[indices] for size in jobs.sizes))
-    blocks = np.minimum(chip.available(jobs.device) // kinds.memory, 512 // kinds.threads)
-    return kinds.rank, kinds.threads, blocks, kinds.memory
+    most = chip.available(jobs.device)
+    kinds = chip.kinds(*(size[indices] for size in jobs.sizes), most)
+    blocks = np.minimum(most // kinds.memory, 512 // kinds.threads)
+    return kinds.rank, kinds.threads, kinds.is_far, blocks, kinds.memory
 
 
 def _order(jobs: Jobs, indices: np.ndarray) -> np.ndarray:
     """The order in which those of one kernel follow each other, the largest first."""
     m, n, r = (size[indices] for size in jobs.sizes)
-    rank, threads, blocks, _ = _grouped(jobs, indices)
-    return np.lexsort((-m * n * r, blocks, threads, rank))
+    rank, threads, far, blocks, _ = _grouped(jobs, indices)
+    return np.lexsort((-m * n * r, blocks, far, threads, rank))
 
 
-def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, tuple[int, int, int]]]:
+def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, Any]]:
     """The launches: from where to where, and the kind; those with the most work first."""
+    chip = kernels.on_chip()
+    assert chip is not None
     some = indices[:1] if jobs.is_uniform else indices
-    rank, threads, blocks, memory = _grouped(jobs, some)
-    changes = (np.diff(np.stack([rank, threads, blocks])) != 0).any(axis=0)
+    rank, threads, far, blocks, memory = _grouped(jobs, some)
+    changes = (np.diff(np.stack([rank, threads, far, blocks])) != 0).any(axis=0)
     cuts = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(some)]]).tolist()
     m, n, r = (size[some] for size in jobs.sizes)
     spans = sorted(pairwise(cuts), key=lambda span: -(m * n * r)[slice(*span)].sum())
-    kinds = [(int(rank[a]), int(threads[a]), int(memory[a:b].max())) for a, b in spans]
+    other = _is_kullback(jobs.plan(int(indices[0])).request)
+    kinds = [
+        chip.Kind(int(rank[a]), int(threads[a]), bool(far[a]), other, int(memory[a:b].max()))
+        for a, b in spans
+    ]
     if jobs.is_uniform:
         return [(0, len(indices), kinds[0])]
     return [(a, b, kind) for (a, b), kind in zip(spans, kinds, strict=True)]
@@ -182,22 +221,24 @@ class Bucket:
         """One of the results; its trace has the end alone."""
         w, h, m, n, r = (int(number) for number in self.ends[place])
         rmse, n_iter, status = (column[place] for column in self._report[:3])
-        x = Factors(self.W[w - m * r : w].view(m, r), self.H[h - n * r : h].view(n, r))
+        factors = self.W[w - m * r : w].view(m, r), self.H[h - n * r : h].view(n, r)
         trace, error = Trace(), torch.tensor(rmse, dtype=torch.float64)
         trace.entries = np.float64(m * n)
         trace.extend(
-            torch.full((n_iter + 1,), torch.nan, dtype=torch.float64),
+            torch.full((int(n_iter) + 1,), torch.nan, dtype=torch.float64),
             self._report.seconds,
-            passes=2 * n_iter + 1,
+            passes=2 * int(n_iter) + 1,
         )
         trace.rows[-1] = trace.rows[-1]._replace(rmse=error)
         index = int(self.indices[place])
+        x = Factors(*(F.to(self.jobs.dtype(index)) for F in factors))
         as_given = self.jobs.as_given[int(self.jobs.problem[index])]
         return Result(x, _STATUS[status], trace, error, as_given, self._plan(index))
 
     def _plan(self, index: int) -> Explanation:
-        said = self.jobs.plan(index).explanation
+        plan = self.jobs.plan(index)
+        said, is_quadratic = plan.explanation, plan.request.problem.loss.is_quadratic
         _, until = said.stages[-1].split("\n")
-        return said._replace(
-            start="random: no decomposition on the chip", stages=(f"{_SAYS}\n{until}",)
-        )
+        rooted = not is_quadratic and plan.request.start == "auto"
+        start = f"random: {_FIRST} iterations on √V first" if rooted else _START
+        return said._replace(start=start, stages=(f"{_SAYS[is_quadratic]}\n{until}",))

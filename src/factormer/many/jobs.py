@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -16,11 +16,12 @@ from torch import Tensor
 from factormer.data import Dense, Matrix
 from factormer.data.intake import as_rank, as_seed, like
 from factormer.data.observations import observe
+from factormer.many.ragged import Ragged
+from factormer.many.resample import RESAMPLES, check_resampling, resampled
 from factormer.run.choose import choose
 from factormer.run.plan import Plan
 from factormer.run.request import Request, check_choice, check_count
 
-RESAMPLES = ("poisson", "bootstrap", None)
 # Keywords of `factorize` that many problems can have in common.
 COMMON = (
     "init",
@@ -37,9 +38,6 @@ COMMON = (
 )
 
 
-_MOST = 2.0**53  # up to which float64 has all whole numbers
-
-
 class Job(NamedTuple):
     """One factorization: which matrix, at which rank, the number of the run, and its seed."""
 
@@ -50,31 +48,41 @@ class Job(NamedTuple):
 
 
 class Loose(NamedTuple):
-    """Matrices on one GPU that are not checked yet; whether all are float32, stored by rows."""
+    """Matrices on one GPU that are not checked yet; their addresses if float32, stored by rows."""
 
-    tensors: list[Tensor]
+    tensors: Sequence[Tensor]
     m: np.ndarray
     n: np.ndarray
-    is_ready: bool
+    dtypes: set[torch.dtype]
+    pointers: np.ndarray | None
 
     @staticmethod
     def of(problems: Sequence[Any]) -> Loose | None:
         """None where some are something else."""
+        if isinstance(problems, Ragged):
+            return _packed(problems)
         if set(map(type, problems)) != {Tensor}:
             return None
-        gpus, dims = ({*map(about, problems)} for about in (Tensor.get_device, Tensor.dim))
-        if len(gpus) > 1 or min(gpus) < 0 or dims != {2}:
+        gpus, dtypes = {*map(Tensor.get_device, problems)}, {*map(attrgetter("dtype"), problems)}
+        shapes = [*map(attrgetter("shape"), problems)]
+        plain = len(gpus) == 1 and min(gpus) >= 0 and dtypes <= {torch.float32, torch.float64}
+        if not plain or {*map(len, shapes)} != {2}:
             return None
-        layouts, grads, dtypes = (
-            {*map(attrgetter(name), problems)} for name in ("layout", "requires_grad", "dtype")
-        )
-        plain = layouts == {torch.strided} and grads == {False}
-        if not plain or not dtypes <= {torch.float32, torch.float64}:
+        sizes = np.fromiter(chain.from_iterable(shapes), int, 2 * len(shapes)).reshape(-1, 2)
+        if sizes.min() < 1 or {*map(attrgetter("layout"), problems)} != {torch.strided}:
             return None
-        tensors, count = list(problems), len(problems)
-        ready = dtypes == {torch.float32} and all(map(Tensor.is_contiguous, tensors))
-        m, n = (np.fromiter(map(Tensor.size, tensors, repeat(k)), int, count) for k in (0, 1))
-        return Loose(tensors, m, n, ready) if min(m.min(), n.min()) > 0 else None
+        ready = dtypes == {torch.float32} and all(map(Tensor.is_contiguous, problems))
+        found = np.fromiter(map(Tensor.data_ptr, problems), int, len(shapes)) if ready else None
+        return Loose(problems, *sizes.T, dtypes, found)
+
+
+def _packed(problems: Ragged) -> Loose | None:
+    entries = problems.entries
+    if not entries.is_cuda or entries.dtype not in (torch.float32, torch.float64):
+        return None
+    ready = entries.dtype == torch.float32 and entries.is_contiguous()
+    found = entries.data_ptr() + 4 * problems.starts if ready else None
+    return Loose(problems, *problems.shapes.T, {entries.dtype}, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,19 +158,38 @@ class Jobs:
             return np.ones(len(self), bool)
         return np.array([isinstance(A, Dense) for A in V], bool)[self.problem]
 
-    def addresses(self, indices: np.ndarray) -> tuple[list[Tensor], np.ndarray]:
+    def dtype(self, index: int) -> torch.dtype:
+        """The precision of a job's matrix."""
+        V = self.sources
+        if isinstance(V, Dense):
+            return V.dtype
+        if isinstance(V, Loose) and len(V.dtypes) == 1:
+            return next(iter(V.dtypes))
+        some = V.tensors if isinstance(V, Loose) else V
+        return some[int(self.problem[index])].dtype
+
+    def addresses(
+        self, indices: np.ndarray, *, is_transposed: bool = False
+    ) -> tuple[list[Tensor], np.ndarray]:
         """Where the entries of these jobs are in memory, in float32; and what holds them."""
+
+        def stored(A: Tensor) -> Tensor:
+            return (A.mT if is_transposed else A).float().contiguous()
+
         V, problem = self.sources, self.problem[indices]
+        if self.resample is not None:
+            drawn = [stored(self.matrix(int(k)).entries) for k in indices]  # pyright: ignore
+            return drawn, np.array([A.data_ptr() for A in drawn])
         if isinstance(V, Loose):
-            held = V.tensors if V.is_ready else [A.float().contiguous() for A in V.tensors]
-            return held, np.fromiter(map(Tensor.data_ptr, held), int, len(held))[problem]
+            if V.pointers is not None and not is_transposed:
+                return [], V.pointers[problem]  # the caller holds them
+            held = {k: stored(V.tensors[k]) for k in np.unique(problem).tolist()}
+            return list(held.values()), np.array([held[k].data_ptr() for k in problem.tolist()])
         if not isinstance(V, list):
-            stack = V.entries.float().contiguous()
+            stack = stored(V.entries)
             return [stack], stack.data_ptr() + problem * (4 * stack[0].numel())
-        used = np.unique(problem)
-        held = {int(k): V[k].entries.float().contiguous() for k in used}  # pyright: ignore
-        at = np.array([held[k].data_ptr() if k in held else 0 for k in range(len(V))])
-        return list(held.values()), at[problem]
+        held = {k: stored(V[k].entries) for k in np.unique(problem).tolist()}  # pyright: ignore
+        return list(held.values()), np.array([held[k].data_ptr() for k in problem.tolist()])
 
     def request(self, index: int) -> Request:
         """A job as a request of its own: what a single call would make of it."""
@@ -233,9 +260,11 @@ def jobs_of(
         problem, rank = np.zeros(len(asked) * n_init, int), np.repeat(asked, n_init)
     run = np.tile(np.arange(n_init), len(problem) // n_init)
     seed = _seeds(random_state, len(problem))
-    _check_resampling(sources, resample)
-    is_list = isinstance(problems, list | tuple)
-    as_given = [like(V) for V in problems] if is_list else [like(problems)] * count
+    check_resampling(sources if isinstance(sources, list) else [], resample)
+    if isinstance(problems, list | tuple) and not isinstance(sources, Loose):
+        as_given = [like(V) for V in problems]
+    else:
+        as_given = [like(problems[0] if _is_many(problems) else problems)] * count
     return Jobs(sources, problem, rank, run, seed, options, as_given, resample)
 
 
@@ -260,15 +289,15 @@ def _seeds(random_state: Any, count: int) -> np.ndarray:
 
 
 def _is_many(problems: Any) -> bool:
-    return isinstance(problems, list | tuple) or getattr(problems, "ndim", 2) > 2
+    return isinstance(problems, list | tuple | Ragged) or getattr(problems, "ndim", 2) > 2
 
 
 def _sources(
     problems: Any, missing: str | None, device: str | None, memory_limit: Any
 ) -> list[Matrix] | Loose | Dense:
     """The matrices; a list of tensors on a GPU is checked later."""
-    if isinstance(problems, list | tuple):
-        if not problems:
+    if isinstance(problems, list | tuple | Ragged):
+        if not len(problems):
             raise ValueError("problems is empty; pass one matrix at least")
         loose = Loose.of(problems) if missing is None and device is None else None
         if loose is not None:
@@ -298,16 +327,6 @@ def read(
     return matrix
 
 
-def _check_resampling(sources: list[Matrix] | Loose | Dense, resample: str | None) -> None:
-    """Only dense data without gaps can be drawn anew."""
-    for k, V in enumerate(sources if resample and isinstance(sources, list) else ()):
-        if not isinstance(V, Dense):
-            raise ValueError(
-                f"problem {k} is {type(V).__name__.lower()}; resample={resample!r} takes dense "
-                "data without unknown entries"
-            )
-
-
 def _as_ranks(ranks: Any) -> np.ndarray:
     if isinstance(ranks, str):
         raise ValueError(f"ranks is {ranks!r}; it must be a whole number, or a list of them")
@@ -329,22 +348,3 @@ def _ranks(ranks: Any, count: int) -> np.ndarray:
             "all"
         )
     return np.broadcast_to(array, count)
-
-
-def resampled(V: Matrix, kind: str, seed: int) -> Matrix:
-    """New data like V: "poisson" draws each entry with that mean, "bootstrap" rows, with repeats.
-
-    On a GPU the numbers are drawn there.
-    """
-    assert isinstance(V, Dense)
-    entries = V.entries
-    rng = torch.Generator(entries.device).manual_seed(seed)
-    if kind == "bootstrap":
-        rows = torch.randint(len(entries), (len(entries),), generator=rng, device=entries.device)
-        return Dense(entries[rows])
-    if float(entries.max()) > _MOST:
-        raise ValueError(
-            f"V has {float(entries.max()):g} as its largest entry; resample='poisson' draws counts "
-            f"with means of at most {_MOST:g}: divide V by a number that makes its entries counts"
-        )
-    return Dense(torch.poisson(entries, generator=rng))

@@ -36,9 +36,7 @@ Task = Callable[[], dict[int, Outcome | None]]
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     """Jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
     left = np.ones(len(jobs), bool)
-    on_chip = chip.served(jobs)
-    bucket = _on_chip(jobs, on_chip) if len(on_chip) else None
-    if bucket is not None:
+    for bucket in _on_chip(jobs, chip.served(jobs)):
         left[bucket.indices] = False
         yield bucket
     ways, clock = _ways(jobs, np.flatnonzero(left).tolist()), Clock(until)
@@ -120,16 +118,25 @@ def _ways(jobs: Jobs, indices: list[int]) -> _Ways:
     return ways
 
 
-def _on_chip(jobs: Jobs, indices: np.ndarray) -> chip.Bucket | None:
-    """The jobs that the chip took; None where its kernels cannot be compiled or run."""
+def _on_chip(jobs: Jobs, indices: np.ndarray) -> list[chip.Bucket]:
+    """The jobs that the chip took, in as many pieces as memory asks for.
+
+    None where its kernels cannot be compiled or run.
+    """
+    if not len(indices):
+        return []
     try:
         bucket, inputs = chip.factorized(jobs, indices)
         taken = bucket.accepted()  # which waits for the kernels
         del inputs  # until then they were read
+    except torch.OutOfMemoryError:
+        if len(indices) == 1:
+            return []
+        return [b for half in np.array_split(indices, 2) for b in _on_chip(jobs, half)]
     except Exception as error:
         kernels.say_once(_NO_CHIP, error)
-        return None
-    return taken
+        return []
+    return [taken]
 
 
 def _listed(outcomes: dict[int, Outcome]) -> Listed:

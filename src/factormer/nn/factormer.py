@@ -31,6 +31,7 @@ class ModelConfig:
     n_pairs: int = 4  # N: weight sets, each applied once in either direction
     ffn_width: int = 400  # not given in the paper
     scale_by_width: bool = False  # softmax scale √d instead of √(d/heads)
+    normalize: bool = True  # V is divided by its mean on the way in; the paper has V as it is
 
     def __post_init__(self) -> None:
         if self.variant not in get_args(Variant):

@@ -15,7 +15,7 @@ from factormer.data.factors import Factors
 from factormer.data.intake import as_seed, check_limits, like
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
-from factormer.many.jobs import RESAMPLES
+from factormer.many.resample import RESAMPLES
 from factormer.run.execute import rmse
 from factormer.run.order import canonical, shares
 from factormer.run.request import Request, check_choice, check_count

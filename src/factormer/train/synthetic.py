@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +128,12 @@ def training_set(rank: int, sigma: Noise, copies: int, *, seed: int) -> list[Sta
 
 def validation_set(name: str, rank: int = 10) -> Stack:
     """One of the two fixed validation sets of 128 matrices, in float64."""
-    rng = torch.Generator().manual_seed(sorted(VALIDATION).index(name) + 20_220)
-    V = sample(VALIDATION[name], rank, 0.0, rng)
+    return _validation_set(VALIDATION[name], sorted(VALIDATION).index(name) + 20_220, rank)
+
+
+@lru_cache(maxsize=4)
+def _validation_set(size: SizeClass, seed: int, rank: int) -> Stack:
+    rng = torch.Generator().manual_seed(seed)
+    V = sample(size, rank, 0.0, rng)
     problem = Problem(Dense(V.entries.double(), V.rows, V.cols), rank)
     return Stack(problem, NNDSVD()(problem, rng))

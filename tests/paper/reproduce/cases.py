@@ -8,6 +8,7 @@ from torch import Tensor
 
 from factormer.paper.reproduce import command
 from factormer.paper.reproduce.command import Recipe
+from factormer.paper.reproduce.optimum import optimum
 from factormer.paper.reproduce.real import real
 from factormer.paper.reproduce.synthetic import synthetic as draw_set
 from factormer.train import synthetic
@@ -41,6 +42,8 @@ def shrink_images(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(command.LOADERS, name, lambda folder: stand_in())
         recipe = Recipe(lambda V, name=name: real(name, V[name], n_iter=N_ITER), (name,))
         monkeypatch.setitem(command.FIGURES, name, recipe)
+    long = Recipe(lambda V: optimum(V, n_iter=N_ITER), ("yale", "jasper"))
+    monkeypatch.setitem(command.FIGURES, "optimum", long)
 
 
 def stand_in() -> Tensor:

@@ -63,7 +63,7 @@ def test_results_judge_all_that_was_made(made: Path):
     text = (made / "RESULTS.md").read_text(encoding="utf-8")
     assert "Not made yet" not in text
     assert all(f"![{name}]({name}.png)" in text for name in FIGURES)
-    assert "Of 26 verdicts below" in text
+    assert "Of 42 verdicts below" in text
 
 
 def test_one_figure_is_added_to_those_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -51,8 +51,8 @@ def test_idle_networks_are_no_success():
     numbers = real_numbers()
     numbers["contestants"]["accel-r10"]["kept"] = 0.0
     text = page({"jasper": numbers}, {}, NAMES)
-    assert "met (equal: no proposal kept)" in text
-    assert "1 of them only because the safeguard dropped every proposal" in text
+    assert "**not met** (no proposal kept)" in text
+    assert "1 of the others belong to runs whose safeguard dropped every proposal" in text
 
 
 def test_what_was_not_made_is_told():
@@ -68,3 +68,23 @@ def test_page_is_written_from_the_files_present(tmp_path: Path):
     text = write_results(tmp_path, NAMES).read_text(encoding="utf-8")
     assert "![yale](yale.png)" in text
     assert "![jasper]" not in text
+
+
+def test_optimum_is_met_below_nndsvd_and_the_random_starts_alone():
+    def start(end: float) -> dict:
+        return {"label": "made up", "rmse": [2 * end, end * 1.01, end]}
+
+    for ours, random, met in ((0.9, 1.0, True), (0.9, 0.8, False), (0.9995, 1.0, False)):
+        starts = {"nndsvd": start(1.0), "init-r10": start(ours), "random-0": start(random)}
+        numbers = {"iterations": [20, 1000], "sets": {"yale": {"ρ = 1": starts}}}
+        rows = rows_of(page({"optimum": numbers}, {}, NAMES), "## A better local optimum?")
+        assert rows[1].endswith("| met |" if met else "| **not met** |")
+        assert "1.00%" in rows[1]
+        assert f"{int(random <= ours)} of 1" in rows[1]
+
+
+def test_every_network_of_rank_10_is_told_for_what_it_is():
+    rows = rows_of(page({}, {}, NAMES), "## The networks")
+    ours = [row for row in rows if row.startswith("| `init-r10`")]
+    assert len(ours) == 1
+    assert "ours (refining) | ours" in ours[0]

@@ -36,6 +36,7 @@ def train(
     from factormer.nn.zoo import find_model, load_factormer, read_card, save_model
     from factormer.train.config import TrainConfig, read_table
     from factormer.train.export import make_card
+    from factormer.train.launches import serves, train_together
     from factormer.train.loop import train as run
 
     until = _until(minutes)
@@ -64,14 +65,19 @@ def train(
                 medians = {name: event[name][:3] for name in ("small", "large")}
                 progress.print(f"epoch {event['epoch']}: median RMSE {medians}")
 
-        done = run(
-            options,
-            folder,
-            device=device,
-            max_seconds=max(until - time.monotonic(), 0.0),
-            warm_start=warm,
-            report=report,
-        )
+        seconds = max(until - time.monotonic(), 0.0)
+        if serves(options, device):
+            runs = [(options, folder)]
+            (done,) = train_together(runs, device=device, max_seconds=seconds, report=report)
+        else:
+            done = run(
+                options,
+                folder,
+                device=device,
+                max_seconds=seconds,
+                warm_start=warm,
+                report=report,
+            )
     if not done.finished:
         _tell_stopped(done)
     path = folder / f"{options.name}.safetensors"

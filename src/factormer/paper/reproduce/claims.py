@@ -18,7 +18,7 @@ class Verdict:
     """Whether a number is at most a bound, or below it if `strict`.
 
     `is_idle` says that the safeguard dropped every proposal of the network, so that the number is
-    the baseline's own: the claim then holds, but not because of the network.
+    the baseline's own: that meets no claim about a network.
     """
 
     value: float
@@ -29,13 +29,13 @@ class Verdict:
     @property
     def is_met(self) -> bool:
         """Numbers that are not finite meet no bound."""
-        if not math.isfinite(self.value):
+        if self.is_idle or not math.isfinite(self.value):
             return False
         return self.value < self.bound if self.strict else self.value <= self.bound
 
     def __str__(self) -> str:
         word = "met" if self.is_met else "**not met**"
-        return f"{word} (equal: no proposal kept)" if self.is_idle and self.is_met else word
+        return f"{word} (no proposal kept)" if self.is_idle else word
 
 
 @dataclass(frozen=True)

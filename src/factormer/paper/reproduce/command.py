@@ -14,7 +14,14 @@ from torch import Tensor
 from factormer.data.files import write
 from factormer.paper.datasets import data_folder, load_jasper, load_yale
 from factormer.paper.reproduce import style
+from factormer.paper.reproduce.drawings import (
+    derivation_figure,
+    example_figure,
+    koenig_figure,
+    models_figure,
+)
 from factormer.paper.reproduce.measure import rounded
+from factormer.paper.reproduce.optimum import optimum
 from factormer.paper.reproduce.real import faces, histogram, real
 from factormer.paper.reproduce.results import write_results
 from factormer.paper.reproduce.synthetic import ablation, synthetic
@@ -32,6 +39,10 @@ class Recipe:
 
 
 FIGURES = {
+    "koenig": Recipe(lambda _: koenig_figure()),
+    "example": Recipe(lambda _: example_figure()),
+    "derivation": Recipe(lambda _: derivation_figure()),
+    "models": Recipe(lambda _: models_figure()),
     "histogram": Recipe(histogram, ("yale", "jasper")),
     "synthetic-small": Recipe(lambda _: synthetic("small")),
     "synthetic-large": Recipe(lambda _: synthetic("large")),
@@ -39,6 +50,7 @@ FIGURES = {
     "jasper": Recipe(lambda V: real("jasper", V["jasper"]), ("jasper",)),
     "faces": Recipe(lambda V: faces(V["yale"]), ("yale",)),
     "ablation": Recipe(lambda _: ablation()),
+    "optimum": Recipe(optimum, ("yale", "jasper")),
 }
 
 

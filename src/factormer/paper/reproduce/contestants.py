@@ -1,8 +1,12 @@
-"""Who is compared: AO-ADMM with two penalties, and the networks around it, all from NNDSVD."""
+"""Who is compared: AO-ADMM with two penalties, and networks around it, all from NNDSVD.
+
+"The paper's" networks have its layers and take every proposal; "ours" are refining networks, whose
+proposals a safeguard judges unless a label says otherwise.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -10,7 +14,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from factormer.accelerate.base import Accelerated, Always, Descent, Safeguard
+from factormer.accelerate.base import Accelerated, AfterIteration, Always, Descent, Safeguard
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.data.factors import Factors
 from factormer.nn.refining import Network
@@ -76,6 +80,23 @@ class Contestant:
         return N_ACCEL if self.accelerator else 0
 
 
+def _always(ours: Contestant) -> Contestant:
+    label = f"{ours.label}, every proposal taken"
+    return replace(ours, key=f"{ours.key}-always", label=label, safeguard=Always())
+
+
+def _later(ours: Contestant) -> Contestant:
+    label = f"{ours.label}, judged after an iteration"
+    judge = AfterIteration(ours.solver)
+    return replace(ours, key=f"{ours.key}-later", label=label, safeguard=judge)
+
+
+def _around_trace(one: Contestant) -> Contestant:
+    label = f"{one.label}, every proposal taken, then ρ = tr/r"
+    fair = TraceAOADMM()
+    return replace(one, key=f"{one.key}-trace", label=label, solver=fair, safeguard=Always())
+
+
 @cache
 def network(name: str) -> Network:
     """A shipped network in float64."""
@@ -84,35 +105,21 @@ def network(name: str) -> Network:
 
 BASELINE = Contestant("ao-admm", "AO-ADMM, ρ = 1 (the paper's)")
 TRACE = Contestant("ao-admm-trace", "AO-ADMM, ρ = tr/r", TraceAOADMM())
-INIT = Contestant("init-r10", "learned initialization", init="init-r10")
-PAPER = Contestant(
-    "init-r10-paper", "learned initialization, paper's layers", init="init-r10-paper"
+PAPER = Contestant(  # the paper takes every proposal
+    "init-r10-paper", "the paper's initialization", init="init-r10-paper", safeguard=Always()
 )
-ACCEL = Contestant("accel-r10", "learned acceleration", accelerator="accel-r10")
-INIT_ALWAYS = Contestant(
-    "init-r10-always", "learned initialization, no safeguard", init="init-r10", safeguard=Always()
-)
-ACCEL_ALWAYS = Contestant(
-    "accel-r10-always",
-    "learned acceleration, no safeguard",
-    accelerator="accel-r10",
-    safeguard=Always(),
-)
-INIT_TRACE = Contestant(
-    "init-r10-trace",
-    "learned initialization, no safeguard, then ρ = tr/r",
-    TraceAOADMM(),
-    init="init-r10",
-    safeguard=Always(),
-)
-PAPER_TRACE = Contestant(
-    "init-r10-paper-trace",
-    "learned initialization, paper's layers, then ρ = tr/r",
-    TraceAOADMM(),
-    init="init-r10-paper",
-)
+INIT = Contestant("init-r10", "our initialization", init="init-r10")
+ACCEL = Contestant("accel-r10", "our acceleration", accelerator="accel-r10")
+INIT_ALWAYS = _always(INIT)
+ACCEL_ALWAYS = _always(ACCEL)
+INIT_LATER = _later(INIT)
+ACCEL_LATER = _later(ACCEL)
+PAPER_TRACE = _around_trace(PAPER)
+INIT_TRACE = _around_trace(INIT)
 
-IN_FIGURES = (BASELINE, TRACE, INIT, PAPER, ACCEL)
+IN_FIGURES = (BASELINE, TRACE, PAPER, INIT, ACCEL)
 WITHOUT_SAFEGUARD = (INIT_ALWAYS, ACCEL_ALWAYS)
-AROUND_TRACE = (INIT_TRACE, PAPER_TRACE)  # beyond the paper, on real data
-LABELS = {c.key: c.label for c in (*IN_FIGURES, *WITHOUT_SAFEGUARD, *AROUND_TRACE)}
+JUDGED_LATER = (INIT_LATER, ACCEL_LATER)  # on real data
+AROUND_TRACE = (PAPER_TRACE, INIT_TRACE)  # beyond the paper, on real data
+ALL = (*IN_FIGURES, *WITHOUT_SAFEGUARD, *JUDGED_LATER, *AROUND_TRACE)
+LABELS = {c.key: c.label for c in ALL}

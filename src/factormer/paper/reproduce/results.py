@@ -18,6 +18,12 @@ from factormer.paper.reproduce.claims import (
     lowest,
     real_claim,
 )
+from factormer.paper.reproduce.sections import (
+    networks_section,
+    number,
+    optimum_section,
+    table,
+)
 
 Figures = dict[str, dict[str, Any]]
 
@@ -25,8 +31,8 @@ SETS = {"synthetic-small": "small", "synthetic-large": "large"}
 REAL = {"yale": "Yale faces", "jasper": "Jasper Ridge"}
 INIT_NETWORKS = ("init-r10", "init-r10-paper")
 ACCELERATIONS = {"accel-r10": "Descent (the default)", "accel-r10-always": "Always (the paper)"}
-JUDGED = ("init-r10", "init-r10-always", "init-r10-paper", "accel-r10", "accel-r10-always")
 AROUND_TRACE = ("init-r10-trace", "init-r10-paper-trace")
+UNJUDGED = (BASELINE, TRACE, *AROUND_TRACE)
 
 
 def write_results(folder: Path, names: Sequence[str]) -> Path:
@@ -43,9 +49,11 @@ def page(figures: Figures, manifest: dict[str, Any], names: Sequence[str]) -> st
     """The page as Markdown; a section whose figures were not made says how to make them."""
     verdicts: list[Verdict] = []
     sections = [
+        networks_section(),
         _initialization(figures, verdicts),
         _acceleration(figures, verdicts),
         _real(figures, verdicts),
+        optimum_section(figures, verdicts),
         _medians(figures),
         _cost(figures),
     ]
@@ -77,8 +85,11 @@ def _origin(manifest: dict[str, Any]) -> list[str]:
 def _tally(verdicts: list[Verdict]) -> list[str]:
     met = [v for v in verdicts if v.is_met]
     text = f"Of {len(verdicts)} verdicts below, {len(met)} are met"
-    if idle := sum(v.is_idle for v in met):
-        text += f", {idle} of them only because the safeguard dropped every proposal of the network"
+    if idle := sum(v.is_idle for v in verdicts):
+        text += (
+            f". {idle} of the others belong to runs whose safeguard dropped every proposal of the "
+            "network: those are AO-ADMM's own, which meets no claim about a network"
+        )
     return [text + "."]
 
 
@@ -100,7 +111,7 @@ def _initialization(figures: Figures, verdicts: list[Verdict]) -> list[str]:
             verdicts += [alone, one_more]
             errors = (claim.nndsvd, claim.matched, claim.alone, claim.one_more)
             worths = (_worth(claim.worth_alone), _worth(claim.worth_one_more))
-            nndsvd, matched, first, second = map(_number, errors)
+            nndsvd, matched, first, second = map(number, errors)
             rows.append((name, f"`{key}`", nndsvd, matched, first, alone, worths[0]))
             rows[-1] += (second, one_more, worths[1])
     heads = [
@@ -112,7 +123,7 @@ def _initialization(figures: Figures, verdicts: list[Verdict]) -> list[str]:
         "≤ AO-ADMM at 20",
         "worth",
     ]
-    return lines + _table([*heads, "network + 1 iteration", "≤ AO-ADMM at 20", "worth"], rows)
+    return lines + table([*heads, "network + 1 iteration", "≤ AO-ADMM at 20", "worth"], rows)
 
 
 def _worth(iteration: int | None) -> str:
@@ -135,12 +146,12 @@ def _acceleration(figures: Figures, verdicts: list[Verdict]) -> list[str]:
             claim = accel_claim(figures[figure], key)
             verdicts += claim.verdicts
             kept = _share(figures[figure]["contestants"][key]["kept"])
-            median, third = _number(claim.median), _number(claim.third_quartile)
+            median, third = number(claim.median), number(claim.third_quartile)
             rows.append(
                 (name, safeguard, median, claim.verdicts[0], third, claim.verdicts[1], kept)
             )
     heads = ["set", "safeguard", "median", "< 1", "third quartile", "< 1", "proposals kept"]
-    return lines + _table(heads, rows)
+    return lines + table(heads, rows)
 
 
 def _real(figures: Figures, verdicts: list[Verdict]) -> list[str]:
@@ -156,16 +167,17 @@ def _real(figures: Figures, verdicts: list[Verdict]) -> list[str]:
     for figure, title in _present(REAL, figures, lines):
         numbers, rows = figures[figure], []
         for key, row in numbers["contestants"].items():
-            verdict = real_claim(numbers, key) if key in JUDGED else "" if key == BASELINE else "–"
+            judged = key not in UNJUDGED
+            verdict = real_claim(numbers, key) if judged else "" if key == BASELINE else "–"
             if isinstance(verdict, Verdict):
                 verdicts.append(verdict)
             fair = "" if key == TRACE else "yes" if real_claim(numbers, key, TRACE).is_met else "no"
             best, at = lowest(row)
-            cells = (row["label"], _number(last(row), 6), f"{_number(best)} at {at}", verdict, fair)
+            cells = (row["label"], number(last(row), 6), f"{number(best)} at {at}", verdict, fair)
             rows.append((*cells, _share(row["kept"]), *_seconds(row)))
         heads = ["contestant", "RMSE at the last iteration", "lowest", "≤ ρ = 1", "≤ ρ = tr/r"]
         heads += ["proposals kept", "networks, s", "iteration, s", "networks, in iterations"]
-        lines += [f"### {title}", "", *_table(heads, rows), "", *_standing(numbers), ""]
+        lines += [f"### {title}", "", *table(heads, rows), "", *_standing(numbers), ""]
     return lines[:-1]
 
 
@@ -174,20 +186,20 @@ def _standing(numbers: dict[str, Any]) -> list[str]:
     rows = numbers["contestants"]
     plain, fair = last(rows[BASELINE]), last(rows[TRACE])
     best, at = lowest(rows[BASELINE])
-    text = f"AO-ADMM with ρ = 1 ends at {_number(plain)}"
+    text = f"AO-ADMM with ρ = 1 ends at {number(plain)}"
     if plain > 1.005 * best:
-        text += f" after {_number(best)} at iteration {at}: it does not converge here"
-    key = min((k for k in JUDGED if k in rows), key=lambda k: last(rows[k]))
+        text += f" after {number(best)} at iteration {at}: it does not converge here"
+    key = min((k for k in rows if k not in UNJUDGED), key=lambda k: last(rows[k]))
     ours = last(rows[key])
     text += (
-        f'. The best learned run around it is "{rows[key]["label"]}" with {_number(ours)}, which '
-        f"is {_compared(ours, fair)} the {_number(fair)} that ρ = tr/r reaches without a network."
+        f'. The best learned run around it is "{rows[key]["label"]}" with {number(ours)}, which '
+        f"is {_compared(ours, fair)} the {number(fair)} that ρ = tr/r reaches without a network."
     )
     for key in AROUND_TRACE:
         if key in rows:
             ours = last(rows[key])
             text += (
-                f' With "{rows[key]["label"]}": {_number(ours)}, {_compared(ours, fair)} the same '
+                f' With "{rows[key]["label"]}": {number(ours)}, {_compared(ours, fair)} the same '
                 "from NNDSVD."
             )
     return [text]
@@ -207,9 +219,9 @@ def _medians(figures: Figures) -> list[str]:
     for figure, name in _present(SETS, figures, lines):
         for row in figures[figure]["contestants"].values():
             medians = row["rmse"]["median"]
-            shown = (_number(medians[t]) if t < len(medians) else "–" for t in iterations)
+            shown = (number(medians[t]) if t < len(medians) else "–" for t in iterations)
             rows.append((name, row["label"], *shown))
-    return lines + _table(["set", "contestant", *map(str, iterations)], rows)
+    return lines + table(["set", "contestant", *map(str, iterations)], rows)
 
 
 def _cost(figures: Figures) -> list[str]:
@@ -225,7 +237,7 @@ def _cost(figures: Figures) -> list[str]:
         for row in figures[figure]["contestants"].values():
             rows.append((name, row["label"], *_seconds(row)))
     heads = ["set", "contestant", "networks, s", "iteration, s", "networks, in iterations"]
-    return lines + _table(heads, rows)
+    return lines + table(heads, rows)
 
 
 def _seconds(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -241,17 +253,6 @@ def _present(wanted: dict[str, str], figures: Figures, lines: list[str]) -> list
         if figure not in figures:
             lines += [f"Not made yet: `factormer reproduce {figure}`.", ""]
     return [(figure, title) for figure, title in wanted.items() if figure in figures]
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    if not rows:
-        return []
-    lines = [heads, ["---"] * len(heads), *rows]
-    return ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines]
-
-
-def _number(x: float | None, digits: int = 4) -> str:
-    return "not finite" if x is None or x == float("inf") else f"{x:.{digits}g}"
 
 
 def _share(kept: float | None) -> str:

@@ -30,6 +30,8 @@ COLOURS = {
     "accel-r10": "#d55e00",
     "init-r10-always": "#56b4e9",
     "accel-r10-always": "#e69f00",
+    "init-r10-later": "#cc79a7",
+    "accel-r10-later": "#b8a900",
 }
 DASHES: dict[str, Any] = {
     "ao-admm-trace": "--",
@@ -37,6 +39,8 @@ DASHES: dict[str, Any] = {
     "accel-r10": (0, (5, 1.2)),
     "init-r10-always": ":",
     "accel-r10-always": ":",
+    "init-r10-later": (0, (1, 1)),
+    "accel-r10-later": (0, (1, 1)),
 }
 WIDTHS = {"ao-admm": 3.0, "init-r10": 2.0}  # where curves coincide, all of them are seen
 

@@ -1,0 +1,182 @@
+// A factorization from its start to the answer: iterations extrapolated with restart, as
+// `accelerate.her.HER` makes them, each problem with a stop of its own.
+
+constexpr int LOOKS = 5;   // as `run.stop.Stationary`
+constexpr int FIRST = 20;   // iterations on √V before those under Kullback–Leibler
+// Registers that a thread gets, about.
+constexpr int REGISTERS = R <= (KULLBACK ? 8 : 10) ? 128 : R <= (KULLBACK ? 10 : 16) ? 168 : 255;
+
+struct Ended {
+  int made, status;
+  float fall;  // of the projected gradient since the start
+};
+
+// The norm of the projected gradient; that by H alone if it is above `enough` already.
+template <class Objective>
+__device__ float slope(const Objective &of, const Block &b, float enough = INF) {
+  float part = of.template steepness<0>(b), by_h = sqrtf(total(part, b.few));
+  if (by_h > enough) return by_h;
+  return sqrtf(total(part + of.template steepness<1>(b), b.few));
+}
+
+// Iterations from the point that is both kept and in the block; the best is kept.
+template <class Objective>
+__device__ Ended iterated(
+    const Objective &of, const Block &b, const Task &task, float *W, float *H, int max_iter,
+    float tol, float least) {
+  const int m = b.m, n = b.n, r = task.r;
+  const float start = tol > 0 ? slope(of, b) : 0;
+  float beta = 0.5f, last = 0.5f, bound = 1, error = INF, errors[LOOKS + 1], fall = 1;
+  bool plain = true;
+  int made = 0, looks = 0, status = tol > 0 && start <= tol * start ? CONVERGED : MAX_ITER;
+  while (made < max_iter && status == MAX_ITER) {
+    of.template half_step<0>(b, task.sweeps_h);
+    float now = of.value(b, of.template half_step<1>(b, task.sweeps_w));
+    made++;
+    bool rose = !(now <= error), refused = rose && !(plain && now < INF);
+    float step = beta;
+    if (rose) beta /= 1.5f; else beta = fminf(bound, 1.05f * beta);
+    bound = rose ? last : fminf(1, 1.01f * bound), last = step, plain = refused;
+    if (!refused) error = now;
+    if (!(error < INF)) { status = NONFINITE; break; }
+    if (tol > 0 && made % 10 == 0) {
+      if (refused) recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
+      float size = slope(of, b, fmaxf(tol, 10 * sqrtf(EPS)) * start);
+      fall = size / start;
+      bool done = size <= tol * start || error <= least;
+      for (int k = 0; k < LOOKS; k++) errors[k] = errors[k + 1];
+      errors[LOOKS] = error;
+      float before = sqrtf(errors[0]), after = sqrtf(error);
+      if (++looks > LOOKS)
+        done |= before - after <= 4 * EPS * after && size <= 10 * sqrtf(EPS) * start;
+      if (done) status = CONVERGED;
+    }
+    extrapolate<Objective>(b.W, W, m, r, refused ? 0 : step, refused);
+    extrapolate<Objective>(b.H, H, n, r, refused ? 0 : step, refused);
+    __syncthreads();
+  }
+  recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
+  return {made, status, fall};
+}
+
+// The end of a run: W the best for H if that is asked, and twice the objective.
+template <class Objective>
+__device__ float ended(const Objective &of, const Block &b, const float *W, int r, int settles) {
+  float end = of.exactly(b);
+  if (settles) {
+    of.settle(b);
+    float settled = of.exactly(b);
+    if (settled <= end) end = settled; else recall(b.W, W, b.m, r);
+    __syncthreads();
+  }
+  return end;
+}
+
+// Entries of at least 1 % of the mean of their column, and more than zero.
+__device__ void lift(float *X, int rows, int r, float *S) {
+  sums(X, rows, S);
+  for (int row = threadIdx.x; row < rows; row += T)
+    for (int k = 0; k < r; k++) {
+      float x = fmaxf(X[row * RP + k], 0.01f * S[k] / rows);
+      X[row * RP + k] = x > 0 ? x : EPS;
+    }
+  __syncthreads();
+}
+
+// A start for V from the factors of √V, which are kept: see `run.lifting.Squared`.
+__device__ void squared(float *X, float *kept, int rows, int r, float *S) {
+  lift(X, rows, r, S);
+  for (int row = threadIdx.x; row < rows; row += T)
+    for (int k = 0; k < r; k++) X[row * RP + k] *= X[row * RP + k];
+  __syncthreads();
+  lift(X, rows, r, S);
+  keep(X, kept, rows, r);
+}
+
+struct Sums {
+  float sum, squares;
+};
+
+// The sums of the entries of V over `unit`, or of their roots; the block holds those, if not far.
+template <bool root> __device__ Sums held(const Block &b, const float *V, int LD, float unit) {
+  float sum = 0, squares = 0;
+  for (int i = threadIdx.x / 32; i < b.m; i += T / 32)
+    for (int j = threadIdx.x % 32; j < b.n; j += 32) {
+      float v = V[i * (long long)LD + j] / unit;
+      if (root) v = sqrtf(v);
+      if (!FAR) const_cast<float *>(b.V)[i * b.LD + j] = v;
+      sum += v, squares += v * v;
+    }
+  sum = total(sum, b.few);
+  return {sum, total(squares, b.few)};
+}
+
+// The mean of V, which the block holds then; infinite if an entry is no number of at least zero.
+__device__ float taken(const Block &b, const float *V) {
+  float sum = 0;
+  bool fine = true;
+  for (int i = threadIdx.x / 32; i < b.m; i += T / 32)
+    for (int j = threadIdx.x % 32; j < b.n; j += 32) {
+      float v = V[i * (long long)b.n + j];
+      if (!FAR) const_cast<float *>(b.V)[i * b.LD + j] = v;
+      sum += v, fine &= v >= 0 && v < INF;
+    }
+  if (!__syncthreads_and(fine)) return INF;
+  sum = total(sum, b.few);
+  return sum > 0 ? sum / (float(b.m) * b.n) : 1;
+}
+
+extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize(
+    const Task *tasks, float *Ws, float *Hs, float *rooms, Outcome *outcomes, int max_iter,
+    float tol, int order, int mode, int settles, int given, int first) {
+  extern __shared__ float4 shared[];
+  const Task task = tasks[blockIdx.x];
+  const int m = task.m, n = task.n, r = task.r, t = threadIdx.x;
+  const float entries = float(m) * n;
+  Block b;
+  b.m = m, b.n = n, b.LD = FAR ? n : n | 1;
+  b.W = FAR ? rooms + task.far : (float *)shared, b.H = b.W + m * RP;
+  b.G = FAR ? (float *)shared : b.H + n * RP, b.S = b.G + R * RP;
+  b.room = b.S + (R + 1) * RP, b.few = b.room + 4 * TILES * SPLITS;
+  b.tile = b.few + 32, b.stage = b.tile + (FAR ? TILE * RP : 0);
+  b.V = FAR ? task.V : b.tile, b.transposed = task.transposed;
+  float *W = Ws + task.w, *H = Hs + task.h;
+
+  const float mean = taken(b, task.V);
+  if (!(mean > LEAST && mean < 1 / LEAST)) {  // whose squares float32 does not hold
+    if (t == 0) outcomes[blockIdx.x] = {0, 0, float(REFUSED), 1};
+    return;
+  }
+  const float unit = FAR ? 1 : mean, level = mean / unit;  // of what is held, and its mean
+  const bool begins = KULLBACK && first > 0 && !given;
+  const Sums all = begins ? held<true>(b, b.V, b.LD, unit) : held<false>(b, b.V, b.LD, unit);
+  const float size = given ? rsqrtf(unit) : sqrtf(4 * all.sum / entries / r);
+  begin(b.W, W, m, r, given ? W : nullptr, size, task.seed);
+  begin(b.H, H, n, r, given ? H : nullptr, size, mixed(task.seed) >> 1);
+  __syncthreads();
+
+  Ended run;
+  float end;
+  const float least = 100 * EPS * EPS * entries * level * level;
+  if constexpr (KULLBACK) {
+    if (begins) {
+      iterated(Squares<true>{all.squares}, b, task, W, H, first, 0, 0);
+      squared(b.W, W, m, r, b.S), squared(b.H, H, n, r, b.S);
+      held<false>(b, task.V, n, unit);
+    } else if (!given) {  // losses may have poles
+      lift(b.W, m, r, b.S), lift(b.H, n, r, b.S);
+      keep(b.W, W, m, r), keep(b.H, H, n, r);
+    }
+    run = iterated(Kullback{}, b, task, W, H, max_iter, tol, least);
+    end = ended(Kullback{}, b, W, r, settles);
+  } else {
+    const Squares<false> of{all.squares};
+    run = iterated(of, b, task, W, H, max_iter, tol, least);
+    end = ended(of, b, W, r, settles);
+  }
+  written(b, W, H, r, unit, order, mode);
+  if (t == 0) {
+    float rmse = sqrtf(end / entries) * (KULLBACK ? sqrtf(unit) : unit);
+    outcomes[blockIdx.x] = {rmse, float(run.made), float(run.status), run.fall};
+  }
+}

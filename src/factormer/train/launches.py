@@ -1,0 +1,172 @@
+"""Training on a GPU by launches of many updates, several networks beside one another.
+
+A network at batch size one leaves most of a GPU idle, so others can train at the same time at
+hardly any cost. Folders, checkpoints and logs are those of `loop.train`, which can continue a run
+of this and the reverse; the order of the batches is the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from factormer.data.locks import held
+from factormer.train import synthetic
+from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+from factormer.train.chip import ChipLearner, fresh, unserved
+from factormer.train.config import TrainConfig
+from factormer.train.interrupt import HeldInterrupt
+from factormer.train.loop import Report, Run, check_same_run, epoch_order, learning_rate, validate
+from factormer.train.synthetic import Noise, SizeClass, Stack, training_set
+
+_SPAN = 25, 4000  # updates in a launch
+
+
+def train_together(
+    runs: Sequence[tuple[TrainConfig, Path]],
+    *,
+    device: str = "cuda",
+    max_seconds: float = math.inf,
+    report: Report = lambda event: None,
+    checkpoint_seconds: float = 60,
+    launch_seconds: float = 1.0,
+) -> list[Run]:
+    """Train each config in its folder, continuing from the checkpoint there if there is one.
+
+    Stops at the end, or with checkpoints after `max_seconds` or on Ctrl-C. Learning rates, batches
+    and the checkpoints are those of `loop.train`.
+    """
+    started = time.monotonic()
+    with ExitStack() as locks, HeldInterrupt() as interrupt:
+        for _, folder in runs:
+            locks.enter_context(held(folder))
+        all_runs = [_Training(config, folder, device, report) for config, folder in runs]
+        saved_at = time.monotonic()
+        while active := [run for run in all_runs if run.step < run.total]:
+            for run in active:
+                run.launch(_blocks(device) // len(active))
+            for run in active:
+                run.finish(launch_seconds)
+            if time.monotonic() - saved_at > checkpoint_seconds:
+                for run in active:
+                    run.save()
+                saved_at = time.monotonic()
+            if interrupt.requested or time.monotonic() - started > max_seconds:
+                break
+        return [run.result() for run in all_runs]
+
+
+def serves(config: TrainConfig, device: str) -> bool:
+    """Whether a run can be trained so: on a GPU, with CuPy, from fresh weights, at batch size 1."""
+    on_gpu = torch.device(device).type == "cuda"
+    free = not config.warm_start and unserved(config) is None
+    return on_gpu and free and find_spec("cupy") is not None
+
+
+def _blocks(device: str) -> int:
+    if torch.device(device).type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@lru_cache(maxsize=2)
+def _drawn(
+    classes: tuple[SizeClass, ...], rank: int, noise: Noise, copies: int, seed: int
+) -> list[Stack]:
+    return training_set(rank, noise, copies, seed=seed)
+
+
+class _Training:
+    """One of the runs: its learner, where it is, and what it costs."""
+
+    def __init__(self, config: TrainConfig, folder: Path, device: str, report: Report):
+        self.config, self.folder, self.device, self.report = config, folder, device, report
+        drawn = synthetic.TRAINING, config.model.rank, config.noise, config.copies, config.seed
+        self.data = _drawn(*drawn)
+        self.learner = ChipLearner(fresh(config), config, self.data, device)
+        self.n_batches = len(epoch_order(self.data, config, 0))
+        self.total = config.epochs * self.n_batches
+        self.step, self.seconds, self.span = 0, 0.0, _SPAN[0]
+        self.path = folder / "checkpoint.pt"
+        self.validation: dict[str, Any] = {}
+        self.validated_at = -1
+        if self.path.exists():
+            saved = load_checkpoint(self.path, torch.device("cpu"))
+            check_same_run(self.path, saved["config"], asdict(config))
+            self.learner.restore(saved["learner"])
+            self.step, self.seconds = saved["step"], saved["seconds"]
+        self.log = MetricsLog(folder / "metrics.jsonl", resume_at=self.step)
+        on_gpu = torch.device(device).type == "cuda"
+        self.stream = torch.cuda.Stream(device) if on_gpu else None
+        self.epoch, self.order = -1, []
+        self.begun, self.losses = 0.0, torch.zeros(0)
+
+    def launch(self, blocks: int) -> None:
+        """Queue the next updates, none of them beyond the epoch."""
+        epoch, within = divmod(self.step, self.n_batches)
+        if epoch != self.epoch:
+            self.epoch, self.order = epoch, epoch_order(self.data, self.config, epoch)
+        batches = self.order[within : within + self.span]
+        steps = range(self.step, self.step + len(batches))
+        rates = [learning_rate(self.config, step, self.n_batches) for step in steps]
+        updates = self.learner.prepared(batches, rates, self.config.n_accel_at(epoch))
+        self.begun = time.monotonic()
+        self.losses = self.learner.launch(updates, self.stream, blocks)
+
+    def finish(self, launch_seconds: float) -> None:
+        """Wait for them, and write down how they went."""
+        losses = _known(self.losses, self.stream)
+        took = time.monotonic() - self.begun
+        self.step, self.seconds = self.step + len(losses), self.seconds + took
+        step, epoch = self.step, self.epoch
+        share = launch_seconds / max(took, 1e-9)
+        self.span = int(min(max(self.span * min(share, 4.0), _SPAN[0]), _SPAN[1]))
+        lr = learning_rate(self.config, step - 1, self.n_batches)
+        line = {"step": step, "epoch": epoch, "loss": losses.mean().item(), "lr": lr}
+        line |= {"seconds": self.seconds}
+        self.log.write(**line)
+        self.report({"event": "step", "name": self.config.name, "total": self.total, **line})
+        if step % self.n_batches == 0:
+            self.validate()
+            line = {"step": step, "epoch": epoch, "seconds": self.seconds, **self.validation}
+            self.log.write(**line)
+            self.report({"event": "epoch", "name": self.config.name, "total": self.total, **line})
+
+    def validate(self) -> None:
+        self.learner.state()  # brings its network up to date
+        model = copy.deepcopy(self.learner.average).to(self.device)
+        self.validation, self.validated_at = validate(model, self.config), self.step
+
+    def save(self) -> None:
+        contents = {"config": asdict(self.config), "learner": self.learner.state()}
+        save_checkpoint(self.path, contents | {"step": self.step, "seconds": self.seconds})
+
+    def result(self) -> Run:
+        self.save()
+        if self.validated_at != self.step:
+            self.validate()
+        return Run(
+            self.learner.average,
+            self.step >= self.total,
+            self.step,
+            self.total,
+            self.seconds,
+            self.validation,
+        )
+
+
+def _known(losses: Tensor, stream: torch.cuda.Stream | None) -> Tensor:
+    if stream is not None:
+        stream.synchronize()
+    return losses.cpu()
