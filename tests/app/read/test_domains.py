@@ -237,6 +237,7 @@ def test_axes_are_called_what_they_are(tmp_path):
     assert str(data.columns) == "5 samples without labels"
     named = read(tmp_path / "data.npz", columns_are="tumours")
     assert str(named.columns) == "5 tumours without labels"
+    assert str(named).startswith("data: 96 mutation types × 5 tumours; numpy array V\n")
     assert read(tmp_path / "data.npz", columns_are="batteries").columns.noun == "battery"
 
 

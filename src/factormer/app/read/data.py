@@ -159,7 +159,11 @@ class Data:
     def __str__(self) -> str:
         """What was understood: size, format, labels, and what is not known."""
         m, n = self.V.shape
-        text = f"{self.name} {m}×{n}: {self.source}\n  rows: {self.rows}\n  columns: {self.columns}"
+        text = f"{self.name} {m}×{n}: {self.source}"
+        if not {self.rows.noun, self.columns.noun} & {"row", "column"}:
+            size = f"{m} {self.rows.nouns} × {n} {self.columns.nouns}"
+            text = f"{self.name}: {size}; {self.source}"
+        text += f"\n  rows: {self.rows}\n  columns: {self.columns}"
         return f"{text}\n  not known: {k} of {m * n} entries" if (k := self.n_unknown) else text
 
     def transposed(self) -> Data:
