@@ -11,6 +11,8 @@ from factormer import factorize
 from factormer.data.intake import as_matrix
 from factormer.penalties import Simplex, Volume
 from factormer.problem.problem import Problem
+from factormer.run.choose import choose
+from factormer.run.request import Request
 from factormer.run.result import Status
 from factormer.starts import Vertices
 from factormer.starts.vertices import corners, points
@@ -90,3 +92,10 @@ def test_volume_brings_spectra_without_pure_rows_nearer():
     assert tight.status is Status.CONVERGED
     sizes = [np.linalg.slogdet(x.H.T @ x.H + 0.1 * np.eye(3))[1] for x in (plain, tight)]
     assert sizes[1] < sizes[0]
+
+
+def test_further_runs_start_elsewhere():
+    V, _, _ = mixtures(noise=0.01)
+    plan = choose(Request.of(as_matrix(V), 3, regularize_W=Simplex(), n_init=2))
+    assert plan.restart != plan.start
+    assert "vertices" in plan.explanation.start

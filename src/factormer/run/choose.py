@@ -35,7 +35,7 @@ def choose(request: Request) -> Plan:
     stages = _stages(request)
     start, name, why = _start(request, request.start, stages[0].view)
     restart = start
-    if request.n_init > 1 and request.start in DETERMINED:
+    if request.n_init > 1 and (request.start in DETERMINED or name in DETERMINED):
         restart = _start(request, "random", stages[0].view).start
     n_runs = max(request.n_init, _runs(request, name))
     kinds = _kinds(request, start, name)
@@ -313,7 +313,7 @@ def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
 def _auto_lifted(request: Request) -> _Start:
     """The start for another loss: random, and fitted a little by least squares where V is small."""
     problem = request.problem
-    if problem.is_quadratic and isinstance(problem.V, Dense | Sparse) and len(problem.V.shape) == 2:
+    if problem.is_quadratic and isinstance(problem.V, Dense) and len(problem.V.shape) == 2:
         for on, by in ((problem.on_w, "rows"), (problem.on_h, "columns")):
             *_, total = on.by_rows or (None,)
             if total is not None:

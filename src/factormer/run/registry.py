@@ -156,7 +156,7 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "separable": Separable,
     "vertices": Vertices,
 }
-DETERMINED = ("nndsvd", "nndsvda", "custom")  # starts in which nothing is random
+DETERMINED = ("nndsvd", "nndsvda", "vertices", "custom")  # starts in which nothing is random
 
 
 def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:
