@@ -5,20 +5,23 @@
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Modules are compiled when they are first imported, not all of them now: that halves the wait.
+# Their bytecode is kept, whatever the environment says.
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP_INSTALL := $(PIP) -c constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
+READY := .venv/ready.stamp
 INSTALLED := .venv/installed.stamp
-# Bytecode is kept, whatever the environment says: processes that tests start load it.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WHEEL_ENV := build/wheel-venv
-OLDEST_ENV := build/oldest-numba
-OLDEST_NUMBA = $(shell sed -n 's/.*"numba>=\([0-9.]*\)".*/\1/p' pyproject.toml)
+OLDEST_ENV := build/oldest
 BENCH_OUT := docs/results/benchmarks
 CLIENTS_ENV := build/clients-env
 CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all test-foreign test-processors test-oldest-numba check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu bench-rank
@@ -27,18 +30,25 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(INSTALLED) ## Make .venv and install the package in it, with all that developers need
+install: $(READY) ## Make .venv and install the package in it, with what draws figures
+
+setup: $(INSTALLED) ## The same, with all that developers need
 
 # Torch comes first and alone: only so does it come from the constraints, not from another package's wish.
-$(INSTALLED): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later was not found; name one: make PYTHON=…" >&2; exit 1; }
-	@echo "Setting up .venv (the first time takes a few minutes)"
+	@echo "Setting up .venv (the first time takes a minute, and the time to download 300 MB)"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) torch
+	@$(BIN)/python $(PIP_INSTALL) -e '.[plot]'
+	@touch $@
+
+$(INSTALLED): $(READY)
+	@echo "Adding the tools of developers to .venv"
 	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED) ## Factorize the digits beside scikit-learn, and draw the components
+demo: $(READY) ## Factorize the digits beside scikit-learn, and draw the components
 	$(BIN)/factormer demo
 
 test: $(INSTALLED) ## Run the tests, all but the slow ones
@@ -54,14 +64,15 @@ test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has li
 test-processors: $(INSTALLED) ## Run all that compares numbers as one processor after another would
 	tests/run_as_other_processors.sh
 
-# Numpy is the newest that this numba works with; the other versions are those of the constraints.
-test-oldest-numba: ## Run what is compiled with the oldest numba allowed, in an environment of its own
+resolve: $(INSTALLED) ## Ask pip whether the oldest versions allowed exist for each Python and system
+	$(BIN)/python -m tests.resolve_oldest
+
+# Torch 2.5 for Linux comes with CUDA: some 3 GB are downloaded.
+test-oldest: ## Run the tests with the oldest versions allowed, in build/oldest: TESTS="tests/kernels …" for some
 	@test -x $(OLDEST_ENV)/bin/pip || $(PYTHON) -m venv $(OLDEST_ENV)
-	@grep -vE '^(numba|llvmlite|numpy)==' constraints.txt > $(OLDEST_ENV)/constraints.txt
-	@echo 'numba==$(OLDEST_NUMBA).*' >> $(OLDEST_ENV)/constraints.txt
-	@cd $(OLDEST_ENV) && bin/python $(PIP_INSTALL) torch
-	@cd $(OLDEST_ENV) && bin/python $(PIP_INSTALL) -e '../..[test]'
-	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 tests/kernels tests/laws tests/solvers
+	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt torch
+	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt -e '.[test]'
+	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
 
 fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)
@@ -140,7 +151,7 @@ docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs
 	@echo "site: build/docs/index.html"
 
-examples: $(INSTALLED) ## Run the examples of the gallery again: EXAMPLES="…" for some, FACTORMER_DATA=… for real data
+examples: $(INSTALLED) ## Run the examples of the gallery again (pip install scanpy for one of them): EXAMPLES="…" for some
 	$(BIN)/python docs/gallery.py $(EXAMPLES)
 
 readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the picture of the README
@@ -149,7 +160,7 @@ readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the p
 conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
 	$(BIN)/python -m tests.sklearn_conformance.report
 
-screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium, on FACTORMER_DATA=…
+screenshots: $(INSTALLED) ## Make docs/pictures of reports in chromium
 	$(BIN)/python -m docs.make_screenshots
 
 golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the diff

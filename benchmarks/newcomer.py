@@ -1,8 +1,8 @@
 """How long a newcomer waits: from a clone to the first report, and to that of a file of their own.
 
 A clean clone of the last commit in a folder of its own, an environment made from nothing, and the
-commands of the README. Packages come from wherever pip gets them, its cache included.
-`make bench-newcomer` runs it.
+commands of the README. This is done twice, with a cache of pip that is empty at first: once with
+all packages to be downloaded, and once with packages cached. `make bench-newcomer` runs it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from environment import environment
 
 ROOT = Path(__file__).resolve().parents[1]
+OWN = "then, a report of a file: factormer fit digits.csv --rank 2..10 --columns-are 8x8"
 DIGITS = """
 import numpy as np
 from sklearn.datasets import load_digits
@@ -27,45 +30,86 @@ np.savetxt("digits.csv", load_digits().data, delimiter=",", fmt="%g")
 """
 
 
-def seconds_of(command: list[str], folder: Path) -> float:
+class Took(NamedTuple):
+    """Seconds of a step: by the clock, and those in which processors worked for it."""
+
+    clock: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.clock:.1f} ({self.processor:.1f})"
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def seconds_of(command: list[str], folder: Path, cache: Path) -> Took:
     """Run a command where nothing of the present environment leads elsewhere."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    dropped = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MAKELEVEL")
+    kept = {k: v for k, v in os.environ.items() if k not in dropped}
     print("$", " ".join(command).partition("\n")[0], flush=True)
-    tick = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True)
+    tick, before = time.perf_counter(), _processor()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=kept | {"PIP_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return time.perf_counter() - tick
+    took = Took(time.perf_counter() - tick, _processor() - before)
+    print(f"  {took} s", flush=True)
+    return took
 
 
-def steps(folder: Path) -> dict[str, float]:
+def steps(folder: Path, cache: Path) -> dict[str, Took]:
     """Seconds of each step, in order; each ends with what it is for."""
     clone, binary = folder / "factormer", folder / "factormer" / ".venv" / "bin"
-    times = {"clone": seconds_of(["git", "clone", "--quiet", str(ROOT), str(clone)], folder)}
-    times["environment: make setup"] = seconds_of(["make", "setup"], clone)
-    times["first report: make demo"] = seconds_of(["make", "demo"], clone)
+    clone_command = ["git", "clone", "--quiet", str(ROOT), str(clone)]
+    times = {
+        "clone": seconds_of(clone_command, folder, cache),
+        "environment: make install": seconds_of(["make", "install"], clone, cache),
+        "first report: make demo": seconds_of(["make", "demo"], clone, cache),
+    }
     assert (clone / "runs" / "demo" / "report.html").is_file()
-    seconds_of([str(binary / "python"), "-c", DIGITS], clone)
-    fit = ["fit", "digits.csv", "--rank", "2..10", "--columns-are", "8x8"]
-    times[f"report of a file, nine ranks: factormer {' '.join(fit)}"] = seconds_of(
-        [str(binary / "factormer"), *fit], clone
-    )
+    seconds_of([str(binary / "python"), "-c", DIGITS], clone, cache)
+    fit = [
+        str(binary / "factormer"),
+        "fit",
+        "digits.csv",
+        "--rank",
+        "2..10",
+        "--columns-are",
+        "8x8",
+    ]
+    times[OWN] = seconds_of(fit, clone, cache)
     assert (clone / "runs" / "digits" / "report.html").is_file()
     return times
 
 
-def table(times: dict[str, float], told: dict) -> str:
+def table(times: dict[str, dict[str, Took]], told: dict) -> str:
     """The page: a line a step, and what it was measured on."""
-    lines = [f"| {name} | {seconds:.1f} |" for name, seconds in times.items()]
+    rows = list(next(iter(times.values())))
+    first = [name for name in rows if name != OWN]
+    lines = [[str(column[name]) for column in times.values()] for name in rows]
+    sums = [
+        Took(*map(sum, zip(*(column[k] for k in first), strict=True))) for column in times.values()
+    ]
+    names = [*rows[: len(first)], "**from clone to first report**", OWN]
+    lines.insert(len(first), [f"**{took}**" for took in sums])
     return "\n".join(
         [
             "# From a clone to a report\n",
-            "| step | seconds |\n| --- | --: |",
-            *lines,
-            f"| all | {sum(times.values()):.1f} |\n",
-            f"{told['cores']} cores, {told['cpu']}, load {told['load']:.1f} at the end, Python "
-            f"{told['python']}. Packages came from where pip gets them, with its cache; nothing of "
-            "numba's was compiled yet.\n",
+            f"| step: seconds by the clock (of processors) | {' | '.join(times)} |",
+            f"| --- |{' --: |' * len(times)}",
+            *(f"| {name} | {' | '.join(row)} |" for name, row in zip(names, lines, strict=True)),
+            f"\n{told['cores']} cores, {told['cpu']}, load {told['load']:.1f} at the end, Python "
+            f"{told['python']}. Nothing of numba's, and none of Python's own bytecode, was "
+            "compiled yet. Downloads depend on the network.\n",
         ]
     )
 
@@ -75,9 +119,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="folder")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="newcomer-"))
+    folder, times = Path(tempfile.mkdtemp(prefix="newcomer-")), {}
     try:
-        times = steps(folder)
+        for name in ("from nothing", "packages cached"):
+            print(f"# {name}")
+            (folder / name).mkdir()
+            times[name] = steps(folder / name, folder / "cache")
+            shutil.rmtree(folder / name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     told = environment()

@@ -8,7 +8,8 @@ A file of float32 entries, W Hᵀ with noise, is written to DIR and deleted at t
 Passes: each round measures, one after another, reading the file, the products with it in memory,
 and a pass. "Cold" means that the system is asked to drop the file from its cache before
 (POSIX_FADV_DONTNEED); that does not reach caches of the machine below a virtual one. A pass is
-compared with the larger of the other two, by the medians of all rounds. There are three kinds: the
+compared with the larger of the other two, by medians of all rounds (`ratio`) and round by round,
+the median of which (`paired`) tells more if others use the machine. There are three kinds: the
 first pass of a sketch, which checks the entries too, the second, and that of an iteration.
 
 Memory: `factorize` in a process of its own with a limit. Its anonymous memory (RssAnon: what is not
@@ -132,7 +133,10 @@ def passes(path: Path, rank: int, rounds: int, limit: str, *, cold: bool) -> lis
             del source, V
         mid = {name: statistics.median(values) for name, values in times.items()}
         ratio = mid["pass"] / max(mid["read"], mid["products"])
-        rows.append({"kind": name, "columns": k, "cold": cold, **mid, "ratio": ratio})
+        each = zip(times["pass"], times["read"], times["products"], strict=True)
+        paired = statistics.median(t / max(least) for t, *least in each)
+        found = {"kind": name, "columns": k, "cold": cold, **mid, "ratio": ratio, "paired": paired}
+        rows.append(found)
         print(rows[-1], {name: [round(v, 2) for v in vs] for name, vs in times.items()}, flush=True)
     return rows
 

@@ -3,9 +3,9 @@
     FACTORMER_DATA=… python benchmarks/sweep.py [--device cuda] [--replicates 100]
 
 V is 96×2778, `brca_sbs96` resampled to that width by a fixed seed; ranks 2–20, so many replicates
-each, `tol=1e-4`, at most 200 iterations (the default) and at most 1000. On a GPU from a tensor there
-to factors there, the best of three after one to compile. With --compare, errors beside those of a
-few single calls on a CPU.
+each, `tol=1e-4`, at most 200 iterations (the default) and at most 1000. On a GPU from a tensor
+there to factors there, the best of three after one to compile. With --compare, errors beside those
+of a few single calls on a CPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Make docs/pictures/report-*.png: reports of real data, as Chromium shows them.
+"""Make docs/pictures/report-*.png: reports of generated data, as Chromium shows them.
 
-    make screenshots FACTORMER_DATA=…
+    make screenshots
 
 Needs chromium and chromedriver. The runs are made in a folder that is thrown away.
 """
@@ -16,47 +16,46 @@ from typing import Any
 
 import numpy as np
 import scipy.io.wavfile
+import scipy.sparse
 from PIL import Image
 from tests.app.report.browser import chromium, drawn, show
 
 from factormer.app.cli import main
-from factormer.datasets import data_folder
+from factormer.datasets import make_documents, make_scene, make_swimmers
 
 PICTURES = Path(__file__).parent / "pictures"
 MAX_BYTES = 300_000
 
 
-def faces(data: Path) -> list[str]:
-    """A folder of images: the Yale faces."""
-    folder = Path("faces")
+def parts() -> list[str]:
+    """A folder of images: swimmers, whose limbs are the components."""
+    folder, swimmers = Path("swimmers"), make_swimmers()
     folder.mkdir()
-    for i, face in enumerate(np.load(data / "yale_faces_64.npz")["V"]):
-        image = Image.fromarray(face.reshape(64, 64).astype(np.uint8))
-        image.save(folder / f"person{i // 11 + 1:02d}-{i % 11 + 1}.png")
-    return ["faces", "--rank", "15", "--title", "Yale faces"]
+    for name, image in zip(swimmers.rows, swimmers.V, strict=True):
+        grey = (255 * image.reshape(32, 32).clip(0, 1)).astype(np.uint8)
+        Image.fromarray(grey).save(folder / f"pose-{name}.png")
+    return ["swimmers", "--rank", "17", "--n-init", "10", "--title", "Swimmers"]
 
 
-def topics(data: Path) -> list[str]:
-    """Sparse counts with labels: articles of the BBC."""
-    meta = np.load(data / "bbc_news.meta.npz")
-    names = [f"{meta['label_names'][k]} {i + 1}" for i, k in enumerate(meta["labels"])]
-    Path("articles.txt").write_text("\n".join(names))
-    Path("terms.txt").write_text("\n".join(meta["terms"]))
-    Path("bbc.npz").write_bytes((data / "bbc_news.npz").read_bytes())
-    labels = ["--row-labels", "articles.txt", "--column-labels", "terms.txt"]
+def topics() -> list[str]:
+    """Sparse counts with labels: documents."""
+    documents = make_documents(1000)
+    Path("documents.txt").write_text("\n".join(documents.rows))
+    Path("terms.txt").write_text("\n".join(documents.columns))
+    scipy.sparse.save_npz("words.npz", documents.V.tocsr())
+    labels = ["--row-labels", "documents.txt", "--column-labels", "terms.txt"]
     loss = ["--loss", "kullback-leibler"]
-    return ["bbc.npz", "--rank", "5..12", *loss, *labels, "--title", "BBC News"]
+    return ["words.npz", "--rank", "2..8", *loss, *labels, "--title", "A thousand documents"]
 
 
-def spectra(data: Path) -> list[str]:
-    """A hyperspectral cube: Jasper Ridge."""
-    stored = np.load(data / "jasper_ridge.npz")
-    np.save("jasper.npy", stored["V"].T.reshape(100, 100, -1) / stored["scale"])
-    return ["jasper.npy", "--layout", "cube", "--rank", "2..8", "--title", "Jasper Ridge"]
+def spectra() -> list[str]:
+    """A hyperspectral cube: a landscape."""
+    np.save("scene.npy", make_scene(100, 150).V.reshape(100, 100, 150))
+    return ["scene.npy", "--layout", "cube", "--rank", "2..6", "--title", "A landscape"]
 
 
-def sound(data: Path) -> list[str]:
-    """Synthetic notes, since we have no recording that we may distribute."""
+def sound() -> list[str]:
+    """Four notes."""
     rate, notes = 16000, {"C4": 261.6, "E4": 329.6, "G4": 392.0, "C5": 523.3}
     score = [(0, "C4"), (1, "E4"), (2, "G4"), (3, "C4"), (3, "G4"), (4, "E4"), (4.5, "C5")]
     score += [(5.5, "C4"), (5.5, "E4"), (5.5, "G4"), (6.8, "C5")]
@@ -77,8 +76,9 @@ def sound(data: Path) -> list[str]:
 
 # Name of the picture: run, width, scheme, first and last element in it, and a script before it.
 SHOTS = {
-    "report-faces": ("faces", 1280, "light", "body", "#components", "pickComponent(3)"),
-    "report-quality": ("faces", 1280, "dark", "#quality", "#alike", ""),
+    "landing-report": ("topics", 900, "light", "body", "#components", "pickComponent(1)"),
+    "report-parts": ("parts", 1280, "light", "body", "#components", "pickComponent(3)"),
+    "report-quality": ("parts", 1280, "dark", "#quality", "#alike", ""),
     "report-topics": ("topics", 1280, "light", "body", "#components", "pickComponent(1)"),
     "report-spectra": ("spectra", 1280, "light", "body", "#components", "pickRank(2)"),
     "report-residual": ("spectra", 1280, "light", "#residual", "#residual", "pickRank(2)"),
@@ -122,12 +122,12 @@ def _png(image: Image.Image) -> bytes:
 
 def make() -> None:
     """Make all pictures."""
-    data, home = data_folder().resolve(), Path.cwd()
+    home = Path.cwd()
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as driver:
         os.chdir(folder)
-        for prepare in (faces, topics, spectra, sound):
-            command = ["fit", *prepare(data), "--out", prepare.__name__, "--no-progress"]
+        for prepare in (parts, topics, spectra, sound):
+            command = ["fit", *prepare(), "--out", prepare.__name__, "--no-progress"]
             if main(command):
                 raise SystemExit(f"the run {prepare.__name__} failed")
         for name, (run, *how) in SHOTS.items():

@@ -132,6 +132,7 @@ import json, sys, torch
 opened, before = [], torch.get_rng_state()
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 import factormer
+from factormer import *  # names are loaded when they are asked for
 print(json.dumps({
     "modules": sorted({name.partition(".")[0] for name in sys.modules}),
     "weights": [path for path in opened if path.endswith(".safetensors")],
@@ -154,6 +155,36 @@ def fresh_import() -> dict:
 @pytest.mark.parametrize("module", ["matplotlib", "torch_geometric", "typer", "numba"])
 def test_import_leaves_optional_packages_alone(fresh_import, module):
     assert module not in fresh_import["modules"]
+
+
+LOADED = """
+import json, sys
+exec(sys.argv[1])
+print(json.dumps([name for name in ("torch", "sklearn", "scipy.stats") if name in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("import factormer; dir(factormer), factormer.__version__", []),
+        ("from factormer import factorize, factorize_many, select_rank, consensus", ["torch"]),
+    ],
+)
+def test_names_load_what_they_need(statement, expected):
+    command = [sys.executable, "-c", LOADED, statement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == expected
+
+
+def test_every_public_name_is_there_and_others_are_not():
+    import factormer
+
+    assert [name for name in factormer.__all__ if not hasattr(factormer, name)] == []
+    assert sorted(factormer._MODULE_OF) == sorted(set(factormer.__all__) - {"__version__"})
+    with pytest.raises(AttributeError, match="module 'factormer' has no attribute 'nmf'"):
+        _ = factormer.nmf
 
 
 def test_import_reads_no_weights(fresh_import):

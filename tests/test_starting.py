@@ -42,6 +42,6 @@ def test_an_interrupt_while_the_command_loads_is_one_line(tmp_path, command):
 def test_a_program_of_others_gets_its_interrupt(tmp_path):
     folder = tmp_path / "modules"
     folder.mkdir()
-    done = run(folder, "-c", "import factormer")
+    done = run(folder, "-c", "import factormer; factormer.factorize")
     assert "KeyboardInterrupt" in done.stderr
     assert done.returncode in (1, -signal.SIGINT)

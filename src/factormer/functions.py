@@ -23,6 +23,7 @@ from factormer.many.run import batches
 from factormer.problem.loss import Loss
 from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
+from factormer.run.hints import check_shared, hinted
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
@@ -31,6 +32,7 @@ from factormer.run.trace import Row
 from factormer.run.watch import counted
 
 
+@hinted
 @threads()  # everything: torch's own threads, once started, would hang in a forked process
 def factorize(
     V: Any,
@@ -251,12 +253,7 @@ def factorize_many(
         returns what is done.
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
-    unknown = set(options) - set(COMMON)
-    if unknown:
-        raise TypeError(
-            f"factorize_many has no keyword {sorted(unknown)[0]!r}; it takes those of factorize "
-            f"that many problems can share: {', '.join(COMMON)}"
-        )
+    check_shared("factorize_many", options, COMMON)
     jobs = jobs_of(
         problems,
         ranks,
@@ -310,6 +307,7 @@ def _seconds(time_limit: float | int) -> float:
     return float(time_limit)
 
 
+@hinted
 def explain(
     V: Any,
     rank: int,

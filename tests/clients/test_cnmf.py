@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 
 import factormer
+from factormer.clients.cnmf import fitted
 
 
 def counts(cells: int = 30, genes: int = 24) -> np.ndarray:
@@ -62,6 +63,28 @@ def test_every_run_is_the_single_call_with_its_seed(client, module, tmp_path):
         agree(found, alone.H.T)
         assert list(found.index) == list(range(1, k + 1))
         assert list(found.columns) == [f"gene{j}" for j in range(24)]
+
+
+def test_counts_with_few_zeros_are_solved_as_dense_with_the_same_components(client, module):
+    large = scipy.sparse.csr_matrix(counts(250, 400))
+    assert isinstance(fitted(large, {"loss": "frobenius"}), np.ndarray)
+    thin = scipy.sparse.csr_matrix(counts(250, 400) * (np.arange(400) % 9 == 0))
+    for kept, loss in ((V, "frobenius"), (large, "kullback-leibler"), (thin, 2)):
+        assert fitted(kept, {"loss": loss}) is kept
+    client.prepare(large, [3], 1)
+    client.factorize()
+    seed = int(client.runs()["nmf_seed"][0])
+    alone = factormer.factorize(large, 3, init="random", max_iter=1000, random_state=seed)
+    agree(spectra(client, module, 3, 0), alone.H.T)
+
+
+def test_what_cannot_be_written_is_said(client, module, monkeypatch):
+    def full(frame, path):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(module, "save_df_to_npz", full)
+    with pytest.raises(OSError, match="no space left"):
+        client.factorize()
 
 
 def test_workers_share_the_runs(client, module, tmp_path):

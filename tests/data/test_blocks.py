@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from factormer.data import Dense, Sparse, readings
+from factormer.data import Dense, Sparse, cached, readings
 from factormer.data.factors import Factors
 from factormer.data.intake import brought
 from factormer.data.memory import as_bytes
@@ -174,9 +174,40 @@ def test_parts_of_a_memory_map_are_read_from_the_right_place(tmp_path):
         for some, own in ((mapped[part], V[part]), (mapped[part][:, 3:30], V[part][:, 3:30])):
             source = source_of(some)
             assert source is not None
-            assert (source.fill is not None) == (is_plain and some.shape[1] == N)
+            assert (source.take is not None) == (is_plain and some.shape[1] == N)
             whole = torch.cat([block for _, block in blocks_of(source, LIMIT).blocks(None)])
             np.testing.assert_array_equal(whole, own)
+
+
+def can_map(path):
+    """Whether this system can map a file with all its pages at once."""
+    with path.open("rb") as file:
+        try:
+            return bool(len(cached._mapped(file.fileno(), 0, 100)))
+        except OSError:
+            return False
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_rows_are_mapped_or_read_alike(tmp_path, monkeypatch, is_cached):
+    monkeypatch.setattr(cached, "_is_cached", lambda *_: is_cached)
+    V = np.tile(entries(dtype=np.float32), (20, 40))
+    source = source_of(stored_npy(tmp_path, V))
+    assert source is not None
+    assert source.take is not None
+    room = np.zeros((len(V) - 7, V.shape[1]), np.float32)
+    source.take(0, 1, room[:1])  # as each pass begins
+    rows = source.take(3, len(V) - 4, room)
+    np.testing.assert_array_equal(rows, V[3:-4])
+    assert (rows is room) == (not (is_cached and can_map(tmp_path / "V.npy")))
+    rows[0, 0] = 7.0  # changes no file
+    np.testing.assert_array_equal(np.load(tmp_path / "V.npy"), V)
+
+
+def test_what_is_not_in_the_file_is_in_no_cache(tmp_path):
+    np.save(tmp_path / "V.npy", np.zeros((100, 4000)))
+    with (tmp_path / "V.npy").open("rb") as file:
+        assert not cached._is_cached(file.fileno(), 0, 4_000_000, 2**18)
 
 
 def test_a_memory_map_that_is_not_its_file_is_read_itself(tmp_path):
@@ -190,7 +221,7 @@ def test_a_memory_map_that_is_not_its_file_is_read_itself(tmp_path):
     for mapped, own in ((changed, np.array(changed)), (gone, V)):
         source = source_of(mapped)
         assert source is not None
-        assert source.fill is None
+        assert source.take is None
         whole = torch.cat([block for _, block in blocks_of(source, LIMIT).blocks(None)])
         np.testing.assert_array_equal(whole, own)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from factormer import NMF, MiniBatchNMF, factorize
 from factormer.accelerate.passes import Sweeps
 from factormer.data.dask import distributed_of
 from factormer.data.factors import Factors
+from factormer.data.parts import lent
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -133,6 +135,27 @@ def test_workers_give_the_answer_in_memory(client):
     assert result.trace.passes[-1] <= 10
     model = NMF(R, random_state=0).fit(D)
     np.testing.assert_allclose(model.transform(D), model.result_.W, atol=1e-8)
+
+
+def test_chunks_in_memory_are_at_hand_and_tasks_are_not(client):
+    V = da.from_array(entries(), chunks=(100, N))
+    lazy = V.map_blocks(np.sqrt)
+    assert distributed_of(V).reader.is_at_hand
+    assert not distributed_of(lazy).reader.is_at_hand
+    assert distributed_of(lazy.persist()).reader.is_at_hand
+    assert distributed_of(lazy.persist(scheduler="threads")).reader.is_at_hand
+
+
+def test_a_chunk_is_not_copied_where_its_type_is_right():
+    V = np.arange(6.0).reshape(2, 3)
+    V.flags.writeable = False  # as chunks are that came from another process
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        block = lent(V, torch.float64)
+    assert block.data_ptr() == V.ctypes.data
+    np.testing.assert_array_equal(block, V)
+    for other in (V[:, ::2], V.astype("f4"), V.astype(int)):
+        np.testing.assert_array_equal(lent(other, torch.float64), other)
 
 
 def made(block_info: Any = None) -> np.ndarray:

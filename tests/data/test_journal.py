@@ -150,7 +150,7 @@ def test_data_is_known_by_rows_from_all_over_it_where_no_file_tells(file):
 
     def known(V: np.ndarray, **store: Any) -> Any:
         source: Any = source_of(stored(file))
-        parts = {**vars(source), "read": lambda a, b: V[a:b], "file": None, "fill": None, **store}
+        parts = {**vars(source), "read": lambda a, b: V[a:b], "file": None, "take": None, **store}
         return journal.about(blocks_of(type(source)(**parts), LIMIT))
 
     for store in ({}, {"step": 30}, {"ends": tuple(range(0, M + 1, 40))}):
@@ -236,7 +236,7 @@ def test_a_store_that_goes_away_names_the_folder(file, tmp_path):
             raise ConnectionError("the store is gone")
         return source.read(a, b)
 
-    B = blocks_of(replace(source, read=read, fill=None), LIMIT)
+    B = blocks_of(replace(source, read=read, take=None), LIMIT)
 
     def lose(row):
         if row.passes == 3:

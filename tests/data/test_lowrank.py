@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from factormer.data import Dense, LowRank, Sparse, sketch
+from factormer.data.dense import turned_product
 from factormer.data.factors import Factors
 from tests.data.test_sparse import assert_is
 
@@ -100,3 +101,11 @@ def test_sketch_of_zeros_is_zero(rng):
     assert V.U.isfinite().all()
     assert not (V.U @ V.Z.mT).any()
     assert V.lost == 0
+
+
+@pytest.mark.parametrize("m", [1, 8192, 20_001])
+def test_a_product_with_a_tall_transpose_is_summed_over_pieces(m, rng):
+    A, X = torch.rand(m, 7, generator=rng).double(), torch.rand(m, 3, generator=rng).double()
+    with torch.no_grad():
+        torch.testing.assert_close(turned_product(A, X), A.mT @ X)
+        torch.testing.assert_close(turned_product(A, X.mT.contiguous().mT), A.mT @ X)

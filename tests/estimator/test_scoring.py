@@ -50,3 +50,13 @@ def test_what_cannot_be_hidden_is_refused():
         model.score(planted(10, 6), holdout=0.0)
     with pytest.raises(ValueError, match="a row would"):
         NMF(1, random_state=0).fit(np.ones((5, 1))).score(np.ones((5, 1)))
+
+
+@pytest.mark.parametrize("beta_loss", ["frobenius", "kullback-leibler"])
+def test_as_many_components_as_entries_of_a_row_score_a_number_that_means_something(beta_loss):
+    rng = np.random.default_rng(0)
+    V = np.abs(rng.normal(size=(30, 5)))
+    for rank in (5, 8):
+        model = NMF(rank, beta_loss=beta_loss, random_state=0, max_iter=100, tol=0).fit(V)
+        worst = V.max() ** 2 / 2 if beta_loss == "frobenius" else V.max() * 10
+        assert -worst < model.score(V) < 0

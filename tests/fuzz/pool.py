@@ -22,10 +22,13 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class Worker:
-    """A process that answers one question after another, and is replaced where it does not."""
+    """A process that answers one question after another, and is replaced where it does not.
 
-    def __init__(self, task: Task, *, cap: float, memory: float = 6.0) -> None:
-        self.task, self.cap, self.memory = task, cap, memory
+    If it `warms` up, it factorizes something before the first question, as those that follow do.
+    """
+
+    def __init__(self, task: Task, *, cap: float, memory: float = 6.0, warms: bool = True) -> None:
+        self.task, self.cap, self.memory, self.warms = task, cap, memory, warms
         self._process: Any = None
         self._before: Any = None
         self._log = Path(tempfile.mkdtemp(prefix="fuzz-")) / "stderr"
@@ -79,7 +82,7 @@ class Worker:
     def _start(self) -> None:
         self._log.write_text("")
         self._ours, theirs = _spawn.Pipe()
-        arguments = (theirs, self.task, str(self._log), self.memory)
+        arguments = (theirs, self.task, str(self._log), self.memory, self.warms)
         self._process = _spawn.Process(target=serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -100,7 +103,7 @@ class Worker:
         return ours[0].split("/factormer/")[-1] if ours else " ".join(lines[-3:])[-200:]
 
 
-def serve(pipe: Any, task: Task, log: str, memory: float) -> None:
+def serve(pipe: Any, task: Task, log: str, memory: float, warms: bool) -> None:
     """Answer questions until nobody asks; the main loop of a worker."""
     told = open(log, "a")  # noqa: SIM115  it stays open as long as the process
     os.dup2(told.fileno(), 1)
@@ -110,7 +113,8 @@ def serve(pipe: Any, task: Task, log: str, memory: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     most = int(memory * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    _warm()
+    if warms:
+        _warm()
     pipe.send("ready")
     while True:
         try:

@@ -55,7 +55,7 @@ def test_every_drawn_input_can_be_built():
 
 
 def test_a_worker_that_crashes_or_hangs_is_replaced():
-    worker = Worker(misbehave, cap=1.0)
+    worker = Worker(misbehave, cap=1.0, warms=False)  # which takes seconds, four times
     try:
         crashed = worker.ask("crash")
         assert (crashed["claim"], crashed["what"][:7]) == ("no_input_crashes", "SIGSEGV")

@@ -101,11 +101,11 @@ class Passes:
         known = Problem(enriched(V, sketch, *all_seen), problem.rank)
         limit = self._limit(problem, known)
         looks = loop(known, self.ahead, seen.x, limit=limit, at_most=self.at_once)
-        look, begun = next(looks), known.stationarity(seen.x)
+        look, begun = next(looks), None
         for look in looks:
-            if look.t % self.at_once == 0:
-                size = known.stationarity(look.factors)
-                if bool(size <= self.share * begun):
+            if look.t % self.at_once == 0 and look.t < limit:
+                begun = known.stationarity(seen.x) if begun is None else begun
+                if bool(known.stationarity(look.factors) <= self.share * begun):
                     break
         return look.factors
 

@@ -29,7 +29,8 @@ _KEPT = 2  # passes whose products are kept: the last, and the best before it
 class Reader(Protocol):
     """Where the blocks are: makes a pass over them, and says what they are.
 
-    `room` is how many bytes are left for factors and sketches.
+    `room` is how many bytes are left for factors and sketches. `is_at_hand` says that the blocks
+    are in memory, so that a pass costs no more than its arithmetic.
     """
 
     @property
@@ -44,6 +45,8 @@ class Reader(Protocol):
     def is_sparse(self) -> bool: ...
     @property
     def room(self) -> float: ...
+    @property
+    def is_at_hand(self) -> bool: ...
     def sweep(
         self, part: parts.Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from traceback import walk_tb
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor
 from factormer.data.blocks import Blocks
 from factormer.data.memory import as_bytes
 from factormer.data.outofcore import called
-from factormer.data.parts import Part, Parts, Surveyed, as_block
+from factormer.data.parts import Part, Parts, Surveyed, as_block, lent
 
 _FAN_IN = 8  # sums that a task of the tree adds
 
@@ -55,6 +56,11 @@ class Distributed:
     def is_sparse(self) -> bool:
         """Whether chunks are scipy's, as far as Dask knows."""
         return not isinstance(self.V._meta, np.ndarray)
+
+    @cached_property
+    def is_at_hand(self) -> bool:
+        """Whether chunks are arrays or futures, and not tasks that make them each time."""
+        return not any(_is_task(chunk) for chunk in self.V.__dask_graph__().values())
 
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
@@ -166,6 +172,12 @@ class _Rows:
     tensors: tuple[Tensor, ...]
 
 
+def _is_task(node: Any) -> bool:
+    """Whether a node of a graph of Dask has to be computed; Dask's public names do not say."""
+    kind = type(node)
+    return kind is tuple or (kind.__module__.startswith("dask.") and kind.__name__ != "DataNode")
+
+
 @torch.no_grad()
 def _done(
     chunk: Any,
@@ -176,7 +188,7 @@ def _done(
     block_id: tuple[int, int] | None = None,
 ) -> Parts:
     """One chunk's share of a pass, on a worker."""
-    block, number = as_block(chunk, torch_dtype), (block_id or (0, 0))[0]
+    block, number = lent(chunk, torch_dtype), (block_id or (0, 0))[0]
     task = part if ends is None else Surveyed(part, called(number, ends))
     return task(block, *rows.tensors)
 

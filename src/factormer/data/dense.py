@@ -16,6 +16,7 @@ from factormer.data.base import A, Normal, inner, n_entries
 from factormer.data.factors import Factors
 from factormer.kernels.threads import gather, share
 
+_TALL = 8192  # rows from which a product with a transpose is a sum over pieces of so many
 _BLOCK = 2**15  # entries per block: larger buffers are returned to the system each time
 
 
@@ -189,3 +190,12 @@ def product(A: Float[Tensor, "*b m n"], X: Float[Tensor, "*b n k"]) -> Float[Ten
     X, out = X.contiguous(), A.new_empty(A.shape[0], X.shape[1])
     share(lambda a, b: torch.mm(A[a:b], X, out=out[a:b]), A.shape[0], work=work)
     return out
+
+
+def turned_product(A: Float[Tensor, "m p"], X: Float[Tensor, "m k"]) -> Float[Tensor, "p k"]:
+    """AᵀX of a tall A, summed over pieces of rows, which threads share; `product` cuts columns."""
+    m, (p, k) = len(A), (A.shape[1], X.shape[1])
+    if m <= _TALL or A.device.type != "cpu" or torch.is_grad_enabled():
+        return product(A.mT, X)
+    found = gather(lambda a, b: X[a:b].mT @ A[a:b], m, _TALL, work=m * p * k)
+    return torch.stack(found).sum(dim=0).mT

@@ -13,6 +13,7 @@ import torch
 from factormer.data import Dense, Matrix, Observed, Sparse, checked
 from factormer.data.dask import distributed_of, is_dask
 from factormer.data.factors import Factors
+from factormer.data.frame import Labelled
 from factormer.data.memory import as_bytes, memory
 from factormer.data.outofcore import blocks_of
 from factormer.data.sources import Source, source_of
@@ -66,9 +67,13 @@ def as_device(name: str | torch.device) -> torch.device:
 
 
 def like(V: Any) -> Callable[[torch.Tensor], Any]:
-    """How to return results: as tensors if V is one, and as numpy arrays otherwise."""
-    tensors = isinstance(V, torch.Tensor | Dense | Sparse | Observed)
-    return torch.Tensor.detach if tensors else to_numpy
+    """How to return results: as tensors if V is one, and as numpy arrays otherwise.
+
+    It knows the labels of a DataFrame.
+    """
+    if isinstance(V, torch.Tensor | Dense | Sparse | Observed):
+        return torch.Tensor.detach
+    return Labelled.of(V) or to_numpy
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:

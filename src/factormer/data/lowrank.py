@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.data.base import Matrix, Normal, inner
-from factormer.data.dense import product, row_major
+from factormer.data.dense import product, row_major, turned_product
 from factormer.data.factors import Factors
 
 # Eigenvalues of a Gram matrix of unit columns, relative to the largest, that count as zero.
@@ -76,7 +76,7 @@ class LowRank:
         return (row_major(U), row_major(Z.mT)), (row_major(Z), row_major(U.mT))
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
-        return product(self.U, product(self.Z.mT, X))
+        return product(self.U, turned_product(self.Z, X))
 
     def normal(self, W: Float[Tensor, "m r"]) -> Normal:
         """Return (Z UᵀW, WᵀW)."""

@@ -1,4 +1,4 @@
-"""Blocks on this machine: each is read by a thread while the one before it is worked on."""
+"""Blocks on this machine: each thread has one of its own, and one more reads the next."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from torch import Tensor
 from factormer import kernels
 from factormer.data.blocks import Blocks, Reader
 from factormer.data.memory import as_bytes
-from factormer.data.parts import Part, Surveyed, as_block
+from factormer.data.parts import Part, Parts, Surveyed, as_block
 from factormer.data.sources import Source
+from factormer.kernels.lanes import Line
+from factormer.kernels.threads import width
 
-_SHARE = 8  # the part of the memory limit that a block takes; there are up to three of them
-_BLOCK = 2**25  # bytes of a block from which larger ones are no faster
+_SHARE = 8  # the part of the memory limit that a block takes; there are three of them, or more
+_LANES = 3  # of them at least: two are worked on while a third one is read
+_MORE = 16  # the part of the limit that further blocks may take, for further threads
+_BLOCK = 2**24  # bytes of a block from which larger ones are no faster
 
 
 @dataclass(eq=False)
@@ -38,6 +42,7 @@ class OutOfCore:
     source: Source
     ends: tuple[int, ...]
     room: float
+    lanes: int = _LANES  # threads with a block each, at most
     traffic: Traffic = field(default_factory=Traffic)
 
     @property
@@ -60,23 +65,39 @@ class OutOfCore:
     def is_sparse(self) -> bool:
         return self.source.is_sparse
 
+    @property
+    def is_at_hand(self) -> bool:
+        return False
+
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """One pass over the blocks."""
+        """One pass over the blocks: some are worked on side by side while another one is read."""
         whole: list[Tensor] = []
         sums: list[Tensor] = []
-        for number, (at, block) in enumerate(self.read(dtype)):
+        rooms = self._rooms(dtype, lanes := min(width() + 1, self.lanes))
+
+        def load(number: int, lane: int) -> Any:
+            return self._load(*self.ends[number : number + 2], dtype, rooms[lane])
+
+        def work(number: int, block: Any) -> Parts:
+            at = slice(*self.ends[number : number + 2])
             name = called(number, self.ends)
             task = Surveyed(part, name, self.source.columns) if survey else part
-            joined, summed = task(block, *(F[at] for F in rows))
+            return task(block, *(F[at] for F in rows))
+
+        def join(number: int, found: Parts) -> None:
+            joined, summed = found
+            at = slice(*self.ends[number : number + 2])
             if not number:
-                whole = [F.new_empty(self.shape[0], F.shape[1]) for F in joined]
-                sums = [torch.zeros_like(F) for F in summed]
+                whole.extend(F.new_empty(self.shape[0], F.shape[1]) for F in joined)
+                sums.extend(torch.zeros_like(F) for F in summed)
             for F, some in zip(whole, joined, strict=True):
                 F[at] = some
             for F, some in zip(sums, summed, strict=True):
                 F += some
+
+        Line(load, work, join).run(len(self.ends) - 1, lanes)
         return whole, sums
 
     def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
@@ -85,7 +106,7 @@ class OutOfCore:
         Dense blocks lie in memory that is used again: each only until the next but one is read.
         """
         cuts = list(pairwise(self.ends))
-        rooms = self._rooms(dtype)
+        rooms = self._rooms(dtype, 2)
         with ThreadPoolExecutor(1, "factormer-read") as reader:
             coming = reader.submit(self._load, *cuts[0], dtype, rooms[0])
             for number, (a, b) in enumerate(cuts):
@@ -95,19 +116,18 @@ class OutOfCore:
                     coming = reader.submit(self._load, *cuts[number + 1], dtype, room)
                 yield slice(a, b), block
 
-    def _rooms(self, dtype: torch.dtype) -> list[np.ndarray | None]:
-        """Memory for two dense blocks."""
+    def _rooms(self, dtype: torch.dtype, count: int) -> list[np.ndarray | None]:
+        """Memory for some dense blocks."""
         if self.source.is_sparse:
-            return [None, None]
+            return [None] * count
         rows = max(b - a for a, b in pairwise(self.ends))
-        return [np.empty((rows, self.shape[1]), kernels.real(dtype)) for _ in range(2)]
+        return [np.empty((rows, self.shape[1]), kernels.real(dtype)) for _ in range(count)]
 
     def _load(self, a: int, b: int, dtype: torch.dtype, room: np.ndarray | None) -> Any:
-        fill = self.source.fill
+        take = self.source.take
         try:
-            if fill is not None and room is not None and room.dtype == self.source.dtype:
-                rows: Any = room[: b - a]
-                fill(a, b, rows)
+            if take is not None and room is not None and room.dtype == self.source.dtype:
+                rows: Any = take(a, b, room[: b - a])
                 block = torch.from_numpy(rows)
             else:
                 rows = self.source.read(a, b)
@@ -127,13 +147,14 @@ def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:
     """Blocks of a source that keep within a limit, in bytes or as text ("4GB")."""
     limit = as_bytes(memory_limit)
     ends, largest = _cut(source, float(min(limit / _SHARE, _BLOCK)))
-    if largest > limit / 3:
+    if largest > limit / _LANES:
         raise ValueError(
             f"memory_limit is {limit:.3g} bytes, and {largest:.3g} of V, a {source.kind}, are "
             "stored together, of which three must fit: raise memory_limit, or store V in smaller "
             "chunks or row groups"
         )
-    return Blocks(OutOfCore(source, ends, limit - 3 * largest))
+    lanes = _LANES + min(_more_threads(), int(limit / _MORE / largest))
+    return Blocks(OutOfCore(source, ends, limit - lanes * largest, lanes))
 
 
 def limit_for(reader: Reader, need: float) -> float:
@@ -143,7 +164,13 @@ def limit_for(reader: Reader, need: float) -> float:
     source = reader.source
     stored = source.step if source.ends is None else max(b - a for a, b in pairwise(source.ends))
     together = stored * max(source.nbytes / source.shape[0], 1.0)
-    return max(min(need / (1 - 3 / _SHARE), need + 3 * _BLOCK), need + 3 * together)
+    least = max(min(need / (1 - _LANES / _SHARE), need + _LANES * _BLOCK), need + _LANES * together)
+    return least / (1 - 1 / _MORE) if _more_threads() else least
+
+
+def _more_threads() -> int:
+    """Those of this machine that three blocks leave idle."""
+    return max(width() + 1 - _LANES, 0)
 
 
 def _cut(source: Source, size: float) -> tuple[tuple[int, ...], float]:

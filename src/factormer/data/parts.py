@@ -45,6 +45,23 @@ def as_block(rows: Any, dtype: torch.dtype, room: np.ndarray | None = None) -> A
     return torch.from_numpy(block)
 
 
+def lent(rows: Any, dtype: torch.dtype) -> Any:
+    """`as_block` without a copy where none is needed; nothing may be written to it."""
+    kind = kernels.real(dtype)
+    if not isinstance(rows, np.ndarray) or rows.dtype != kind or not rows.flags.c_contiguous:
+        return as_block(rows, dtype)
+    return torch.from_numpy(rows if rows.flags.writeable else np.asarray(_Lent(rows)))
+
+
+class _Lent:
+    """An array that may not be written to, without its saying so, which torch would warn of."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+        about = rows.__array_interface__
+        self.__array_interface__ = {**about, "data": (about["data"][0], False)}
+
+
 def times(block: Any, X: Float[Tensor, "n k"]) -> Float[Tensor, "b k"]:
     """The product of a block with X."""
     if scipy.sparse.issparse(block):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+
+from factormer.data.cached import rows_of
 
 _STORES = ("h5py", "zarr", "anndata")  # packages whose arrays are read by slices of rows
 _FORMATS = ("encoding-type", "h5sparse_format", "format")
@@ -24,10 +24,10 @@ class Source:
 
     Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
     `ends` are the only places where a block may end, if the store does not leave a choice.
-    `entries` counts what is stored, zeros or not. `fill(a, b, room)`, if there is one, reads rows
-    into an array of the same type, by rows, which saves a copy. `file` is where it lies, if known.
-    `columns` are their names. `starts` is where the entries of each row of a sparse store begin,
-    and where they end.
+    `entries` counts what is stored, zeros or not. `take(a, b, room)`, if there is one, returns
+    them in the file cache or read into `room`, which saves a copy. `file` is where it lies, if
+    known. `columns` are their names. `starts` is where the entries of each row of a sparse store
+    begin, and where they end.
     """
 
     read: Callable[[int, int], Any]
@@ -38,7 +38,7 @@ class Source:
     is_sparse: bool = False
     step: int = 1
     ends: tuple[int, ...] | None = None
-    fill: Callable[[int, int, np.ndarray], None] | None = None
+    take: Callable[[int, int, np.ndarray], np.ndarray] | None = None
     file: str | None = None
     columns: tuple[str, ...] = ()
     starts: np.ndarray | None = None
@@ -80,7 +80,7 @@ def _file_of(V: Any) -> str | None:
 def _source_of(V: Any) -> Source | None:
     package = type(V).__module__.partition(".")[0]
     if isinstance(V, np.memmap) and V.ndim == 2:
-        return replace(_sliced(V, "memory-mapped file"), fill=_plain_reading(V))
+        return replace(_sliced(V, "memory-mapped file"), take=rows_of(V))
     if package == "pyarrow" and hasattr(V, "read_row_groups"):
         return _parquet(V)
     if package not in _STORES:
@@ -105,42 +105,6 @@ def _sliced(V: Any, kind: str) -> Source:
     step = int(chunks[0]) if chunks else 1
     dtype, entries = np.dtype(V.dtype), float(m) * n
     return Source(lambda a, b: np.asarray(V[a:b]), (m, n), dtype, kind, entries, step=step)
-
-
-def _plain_reading(V: np.memmap) -> Callable[[int, int, np.ndarray], None] | None:
-    """How to read rows from the file of a memory map itself; None where that may not be the same.
-
-    A cold map is read page by page, each of which the thread waits for: several times more slowly
-    than the file, if the machine has other things to do.
-    """
-    whole = V.flags.c_contiguous and V.dtype.isnative and V.mode != "c" and len(V)
-    if not (whole and hasattr(os, "preadv") and isinstance(V.filename, str | os.PathLike)):
-        return None
-    base: Any = V._mmap  # pyright: ignore[reportAttributeAccessIssue]
-    first, here = (np.frombuffer(base, np.uint8, 1).ctypes.data, V.ctypes.data)
-    begin = V.offset - V.offset % mmap.ALLOCATIONGRANULARITY + here - first
-    row = V.shape[1] * V.dtype.itemsize
-    try:
-        file = os.open(V.filename, os.O_RDONLY)
-    except OSError:
-        return None
-
-    def fill(a: int, b: int, room: np.ndarray) -> None:
-        left, at = room.data.cast("B"), begin + a * row
-        while left:
-            count = os.preadv(file, [left], at)
-            if not count:
-                raise OSError("the file ends before the matrix does")
-            left, at = left[count:], at + count
-
-    weakref.finalize(fill, os.close, file)
-    ends = np.empty((2, V.shape[1]), V.dtype)
-    with suppress(OSError):
-        fill(0, 1, ends[:1])
-        fill(len(V) - 1, len(V), ends[1:])
-        if ends.tobytes() == V[[0, -1]].tobytes():  # else it is another file of the same name
-            return fill
-    return None
 
 
 def _sparse_store(V: Any) -> Source:

@@ -197,6 +197,10 @@ class _Run(Generic[A]):
         return self._reader.is_sparse
 
     @property
+    def is_at_hand(self) -> bool:
+        return self._reader.is_at_hand
+
+    @property
     def room(self) -> float:
         return self._reader.room
 

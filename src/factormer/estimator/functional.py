@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from factormer.data.intake import like
 from factormer.data.warn import warn
 from factormer.estimator.nmf import NMF
 from factormer.functions import starting_point
@@ -28,7 +27,7 @@ def custom_start(
     is zero; "cd" can.
     """
     W, H = starting_point(X, n_components, init=init, device=device, random_state=random_state)
-    if like(X) is like(np.empty(0)):
+    if isinstance(W, np.ndarray):
         return np.ascontiguousarray(W), np.ascontiguousarray(H.T)
     return W.contiguous(), H.mT.contiguous()
 

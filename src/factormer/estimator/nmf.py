@@ -18,6 +18,7 @@ from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor, check_limits, like
 from factormer.data.warn import warn
 from factormer.estimator import persistence, streaming
+from factormer.estimator.callbacks import CallbackSupportMixin, with_callbacks
 from factormer.estimator.fitting import (
     reconstruction_error,
     request_of,
@@ -35,7 +36,7 @@ from factormer.run.choose import choose
 from factormer.run.execute import execute
 from factormer.run.result import Result
 from factormer.run.settle import coefficients, is_least_squares
-from factormer.run.watch import CallbackSupportMixin, Hooks, all_of, bar, with_callbacks
+from factormer.run.watch import Hooks, all_of, bar
 from factormer.select.ranks.choice import Choice
 from factormer.solvers.online import Statistics
 
@@ -200,7 +201,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self, X: Any, W: Any = None, H: Any = None,
         mask: Any = None, weights: Any = None, sigma: Any = None,
     ) -> Any:  # fmt: skip
-        X, V = read(self, X, mask, weights, sigma, reset=True)
+        given, (X, V) = X, read(self, X, mask, weights, sigma, reset=True)
         started = time.perf_counter()
         with seeded(self, V) as seed:
             self.choice_: Choice | None = selected(self, V, seed)
@@ -214,7 +215,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 (result,) = execute(plan, started=started, callback=self.callback, watch=watch)
             error = reconstruction_error(request, result)
         x = Factors(*(F.to(X.device) for F in result.factors)) if is_tensor(X) else result.factors
-        self.result_: Result = replace(result, factors=x, as_given=like(X))
+        self.result_: Result = replace(result, factors=x, as_given=like(given))
         self.trace_, self.status_, self.n_iter_ = result.trace, result.status, result.n_iter
         self._store(self.result_.H, error)
         self._past: tuple[torch.Tensor, int] | None = None
@@ -278,9 +279,9 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """How well the components predict entries of X that are hidden from them; 0 is best.
 
         The known entries are divided into parts, each the share `holdout` of every row. Each part
-        is predicted by the coefficients that fit the other parts best, and the score is minus the
-        mean loss of an entry. So more components do not always score higher, and `GridSearchCV` can
-        choose penalties and `n_components`. `mask`, `weights` and `sigma` as in `fit`.
+        is predicted by the coefficients that fit the other parts best, as at most the largest
+        entry, and the score is minus the mean loss. So more components do not always score higher,
+        and `GridSearchCV` can choose penalties and `n_components`. Other arguments as in `fit`.
         """
         check_is_fitted(self)
         check_limits(self.max_iter, self.tol, self.time_limit)

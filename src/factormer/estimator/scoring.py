@@ -22,13 +22,17 @@ def held_out_score(
     holdout: float,
     coefficients: Callable[[Matrix], Float[Tensor, "m r"]],
 ) -> float:
-    """Minus the mean loss of hidden entries, each predicted from the others of its row."""
+    """Minus the mean loss of hidden entries, each predicted from the others of its row.
+
+    A component that the others hardly show may get any coefficient, if there are as many components
+    as entries of a row: no prediction counts as more than the largest entry.
+    """
     parts = parts_of(holdout)
     speckled = Speckled.of(V, parts, _SEED, by_rows=True)
-    total = weight = 0.0
+    total, weight, most = 0.0, 0.0, float(speckled.values.max())
     for part in range(parts):
         if bool((speckled.part == part).any()):
             W = coefficients(speckled.without(part))
-            losses, weights = speckled.errors(part, Factors(W, H), loss)
+            losses, weights = speckled.errors(part, Factors(W, H), loss, most)
             total, weight = total + losses, weight + weights
     return -total / weight

@@ -13,10 +13,15 @@ import numba
 import numpy as np
 from numba import types
 
+from factormer.kernels import products, tiles
 from factormer.kernels.compile import address, array, calling, jit, once
 from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, as_tuple, extrapolate, judged
+from factormer.kernels.tiles import lanes
 
 _LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
+_two_wide, _one_wide = (tiles.descent(rows, 4, _LANES) for rows in (2, 1))
+_two, _one = (tiles.descent(rows, 1, _LANES) for rows in (2, 1))
+_begin, _end = tiles.begin(_LANES), tiles.end(_LANES)
 
 
 class Scratch(NamedTuple):
@@ -29,7 +34,7 @@ class Scratch(NamedTuple):
     def of(g: np.ndarray) -> Scratch:
         """With g from `scaled`, or room for it, and lines of its precision, all zero."""
         even, padded = len(g), g.shape[1] - 2
-        return Scratch(g, np.zeros((even + padded + 4) * _LANES, g.dtype))
+        return Scratch(g, np.zeros((even + padded) * _LANES, g.dtype))
 
 
 def unscaled(r: int) -> np.ndarray:
@@ -62,45 +67,50 @@ def _sweeps(Ft, Xt, out, n_sweeps, start, stop, g, f):
 
     For the rows start … stop of X, that is these columns of Xt; its negative entries count as 0.
     The twin is `solvers.hals.sweep`; the last two arguments are a `Scratch` that `_scale` has been
-    at. Lines are a constant apart: else the compiler would not see that they are.
+    at. Two components are made in one reading of the others.
     """
-    (even, wide), r, zero = g.shape, len(Xt), g.dtype.type(0)
-    padded = wide - 2
-    x = f[even * _LANES :]
-    best = x[padded * _LANES :]
+    (even, wide), r, zero, lane = g.shape, len(Xt), g.dtype.type(0), lanes(g)
+    x, even_r, size = f[even * _LANES :], r // 2 * 2, g.itemsize
     for first in range(start, stop, _LANES):
         width = stop - first if stop - first < _LANES else _LANES
-        lanes = (width + 7) & -8
         for c in range(r):
-            F_c, X_c, scale = Ft[c, first:], Xt[c, first:], g[c, padded]
+            F_c, X_c, scale = Ft[c, first:], Xt[c, first:], g[c, wide - 2]
             f_c, x_c = f[c * _LANES :], x[c * _LANES :]
-            for j in range(width):
+            j = 0
+            if F_c.strides[0] == size and X_c.strides[0] == size:
+                while j + lane <= width:
+                    _begin(Ft, Xt, c, first + j, f, x, j, scale)
+                    j += lane
+            while j < width:
                 f_c[j] = F_c[j] * scale
                 x_c[j] = zero if X_c[j] < zero else X_c[j]
+                j += 1
         for _ in range(n_sweeps):
-            for c in range(0, r, 2):
-                left, x_c, g_c, h_c, at = f[c * _LANES :], x[c * _LANES :], g[c], g[c + 1], 0
-                for k in range(0, padded, 4):
-                    g0, g1, g2, g3 = g_c[k], g_c[k + 1], g_c[k + 2], g_c[k + 3]
-                    h0, h1, h2, h3 = h_c[k], h_c[k + 1], h_c[k + 2], h_c[k + 3]
-                    x_k, less = x[k * _LANES :], best[at:]  # never the lines of `left`
-                    for j in range(lanes):
-                        x0, x1 = x_k[j], x_k[j + _LANES]
-                        x2, x3 = x_k[j + 2 * _LANES], x_k[j + 3 * _LANES]
-                        p = left[j] - ((x0 * g0 + x1 * g1) + (x2 * g2 + x3 * g3))
-                        q = left[j + _LANES] - ((x0 * h0 + x1 * h1) + (x2 * h2 + x3 * h3))
-                        less[j], less[j + _LANES] = p, q
-                    left, at = less, 2 * _LANES - at
-                own = h_c[padded + 1]
-                for j in range(lanes):
-                    p = zero if left[j] < zero else left[j]
-                    q = left[j + _LANES] - own * p
-                    x_c[j] = p
-                    x_c[j + _LANES] = zero if q < zero else q
+            for c in range(0, even_r, 2):
+                j = 0
+                while j + 3 * lane < width:
+                    _two_wide(f, x, g, c, j, r)
+                    j += 4 * lane
+                while j < width:
+                    _two(f, x, g, c, j, r)
+                    j += lane
+            if even_r < r:
+                j = 0
+                while j + 3 * lane < width:
+                    _one_wide(f, x, g, even_r, j, r)
+                    j += 4 * lane
+                while j < width:
+                    _one(f, x, g, even_r, j, r)
+                    j += lane
         for c in range(r):
-            out_c, x_c = out[c, first:], x[c * _LANES :]
-            for j in range(width):
+            out_c, x_c, j = out[c, first:], x[c * _LANES :], 0
+            if out_c.strides[0] == size:
+                while j + lane <= width:
+                    _end(x, j, out, c, first + j)
+                    j += lane
+            while j < width:
                 out_c[j] = x_c[j]
+                j += 1
 
 
 _matrix, _vector, _count = array(types.float64), array(types.float64, 1), types.int64
@@ -133,45 +143,6 @@ def scaled(G: np.ndarray, flat: float) -> np.ndarray:
     return g.astype(G.dtype, copy=False)
 
 
-def _multiply(A, a, B, out, o):
-    """Out = A B for B (k, n), the columns a … a + k of A, and the columns o … o + n of out.
-
-    Two rows of A at a time, so that what is read of B serves both; the last of an odd number of
-    rows is done with the one before it once more.
-    """
-    (k, n), r = B.shape, len(A)
-    even = k // 4 * 4
-    for pair in range(0, r, 2):
-        c, d = (pair, pair + 1) if pair + 1 < r else ((r - 2 if r > 1 else 0), r - 1)
-        v, w = A[c, a : a + k], A[d, a : a + k]
-        out_c, out_d = out[c, o : o + n], out[d, o : o + n]
-        for j in range(n):
-            out_c[j] = out_d[j] = 0
-        for i in range(0, even, 4):
-            B0, B1, B2, B3 = B[i], B[i + 1], B[i + 2], B[i + 3]
-            v0, v1, v2, v3 = v[i], v[i + 1], v[i + 2], v[i + 3]
-            w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
-            for j in range(n):
-                p = out_c[j] + ((v0 * B0[j] + v1 * B1[j]) + (v2 * B2[j] + v3 * B3[j]))
-                q = out_d[j] + ((w0 * B0[j] + w1 * B1[j]) + (w2 * B2[j] + w3 * B3[j]))
-                out_c[j], out_d[j] = p, q
-        for i in range(even, k):
-            v0, w0, B0 = v[i], w[i], B[i]
-            for j in range(n):
-                p, q = out_c[j] + v0 * B0[j], out_d[j] + w0 * B0[j]
-                out_c[j], out_d[j] = p, q
-
-
-def _gram(A, start, stop, out):
-    """Out = A Aᵀ for these columns of A."""
-    for c in range(len(A)):
-        for k in range(c + 1):
-            p, q, total = A[c, start:stop], A[k, start:stop], 0.0
-            for j in range(stop - start):
-                total += p[j] * q[j]
-            out[c, k] = out[k, c] = total
-
-
 _gram_of = types.void(_matrix, _count, _count, _matrix)
 _multiply_of = types.void(_matrix, _count, _matrix, _matrix, _count)
 gram_at, multiply_at, scale_at = calling(_gram_of), calling(_multiply_of), calling(_scale_of)
@@ -189,7 +160,10 @@ class Parts(NamedTuple):
 
 @once
 def _functions() -> list[Any]:
-    gram, multiply = jit(_gram_of, inner=True)(_gram), jit(_multiply_of, inner=True)(_multiply)
+    gram, multiply = (
+        jit(_gram_of, inner=True)(products.gram),
+        jit(_multiply_of, inner=True)(products.multiply),
+    )
     return [gram, multiply, _scaling(), sweeps(np.dtype(float))]
 
 

@@ -51,6 +51,17 @@ def threads() -> Iterator[None]:
                 _width.set(0)
 
 
+def width() -> int:
+    """How many threads work is shared out over here, or would be within `threads()`."""
+    return _width.get() or torch.get_num_threads()
+
+
+def narrow(width: int) -> None:
+    """Let this thread share its work out over so many, and torch in it use one."""
+    _width.set(width)
+    torch.set_num_threads(1)
+
+
 def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
     """Call part(start, stop) for pieces that make up range(n), at the same time where it pays."""
     width = min(_width.get(), work // _WORTH, n)

@@ -90,7 +90,7 @@ def _result(
     as_given: Any,
 ) -> Result:
     trace = Trace()
-    trace.entries = np.float64(len(W) * len(H))
+    trace.entries, trace.measure = np.float64(len(W) * len(H)), plan.request.problem.measure
     errors = torch.from_numpy(history)
     trace.extend(errors[:1], 0.0, passes=1)
     if len(errors) > 1:

@@ -54,7 +54,7 @@ class Stored:
     @cached_property
     def _plans(self) -> list[Explanation | None]:
         told = json.loads(self.arrays["plans"].tobytes())
-        return [None if p is None else Explanation(p[0], p[1], tuple(p[2]), p[3]) for p in told]
+        return [None if p is None else Explanation(*p[:2], tuple(p[2]), *p[3:]) for p in told]
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
@@ -78,6 +78,7 @@ class Stored:
         trace.entries = a["entries"][place]
         error = torch.tensor(a["error"][place].astype(of_error), device=device)
         status, plan = Status[str(a["status"][place])], self._plans[int(a["plan"][place])]
+        trace.measure = "RMSE" if plan is None else plan.measure
         return Result(Factors(W, H), status, trace, error, self.jobs.as_given[problem], plan)
 
 

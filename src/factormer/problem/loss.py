@@ -42,6 +42,11 @@ class Loss(ABC):
         return 1.0
 
     @property
+    def title(self) -> str:
+        """What people call the sum of d."""
+        return "loss"
+
+    @property
     def is_quadratic(self) -> bool:
         """Whether d = ½(v − y)², so that the normal equations suffice."""
         return False

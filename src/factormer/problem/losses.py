@@ -30,6 +30,12 @@ class Beta(Loss):
         return f"β = {self.beta:g}"
 
     @property
+    def title(self) -> str:
+        """What people call the sum of d."""
+        known = {1: "Kullback–Leibler", 0: "Itakura–Saito"}.get(self.beta, f"β = {self.beta:g}")
+        return f"{known} divergence"
+
+    @property
     def kernel_beta(self) -> float:
         return self.beta
 

@@ -65,6 +65,13 @@ class Problem:
         return self.is_quadratic and self.is_free
 
     @property
+    def measure(self) -> str:
+        """What people call the number that is minimised, or that stands for it."""
+        if self.on_w.terms or self.on_h.terms:
+            return "objective"
+        return "RMSE" if self.loss.is_quadratic else self.loss.title
+
+    @property
     def is_elastic(self) -> bool:
         """Whether penalties are only L1 and L2, besides known columns."""
         return self.on_w.elastic is not None and self.on_h.elastic is not None

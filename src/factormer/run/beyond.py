@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from factormer.accelerate.loss_passes import LossPasses
+from factormer.accelerate.passes import Passes
 from factormer.data import Blocks, Matrix
 from factormer.data.outofcore import limit_for
 from factormer.data.svd import OVERSAMPLING
@@ -54,6 +55,11 @@ def _enough(V: Blocks, need: int) -> str:
 def _numbers(V: Blocks) -> float:
     """How many numbers there is room for, for each row and column of V."""
     return V.reader.room / V.dtype.itemsize / sum(V.shape)
+
+
+def passes(V: Blocks) -> Passes:
+    """The solver: what comes between two passes costs little only where a pass costs much."""
+    return Passes(worth=T.AT_HAND) if V.reader.is_at_hand else Passes()
 
 
 def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:

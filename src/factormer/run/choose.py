@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import torch
 
 from factormer.accelerate.base import Judged
-from factormer.accelerate.passes import Passes
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run import thresholds as T
-from factormer.run.beyond import loss_passes, sketch_width
+from factormer.run.beyond import loss_passes, passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
@@ -150,7 +149,7 @@ def _solver(request: Request, view: View) -> _Solver:
         uses = networks.ANY_RANK if pays else None
     by_passes = isinstance(V, Blocks) and view is View.ITSELF and request.solver == "auto"
     if by_passes and not special and uses is None:
-        return _Solver(Passes(), "passes", _PASSES_SAY)
+        return _Solver(passes(V), "passes", _PASSES_SAY)
     network = None if uses is None else networks.accelerator(uses, V.device)
     if request.solver != "auto":
         name, why = request.solver, "asked for"

@@ -226,7 +226,8 @@ def _sketched(
     V, p = problem.V, sketch_width(problem.V, problem.rank)
     if not isinstance(V, Blocks):
         return Problem(sketch(V, p, rng).to(dtype), problem.rank), [Stalled()]
-    rules: list[StopRule] = [Stalled(1e-5, 10)] if limits.tol else []
+    stalled = Stalled() if V.reader.is_at_hand else Stalled(1e-5, 10)
+    rules: list[StopRule] = [stalled] if limits.tol else []
     return Problem(V.sketch(p, rng), problem.rank), rules
 
 

@@ -42,6 +42,7 @@ class Explanation(NamedTuple):
     start: str
     stages: tuple[str, ...]
     finish: str
+    measure: str = "RMSE"  # what is minimised, or stands for it
 
     def __str__(self) -> str:
         parts = [("start", self.start)]
@@ -94,7 +95,8 @@ class Plan:
             f"{stage.name} on {stage.view.value}: {stage.why}\n{self._until(stage, stage is last)}"
             for stage in self.stages
         )
-        return Explanation(self._asked(), start, stages, self._finish())
+        measure = self.request.problem.measure
+        return Explanation(self._asked(), start, stages, self._finish(), measure)
 
     def __str__(self) -> str:
         return str(self.explanation)

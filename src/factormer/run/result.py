@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.data.factors import Factors
+from factormer.data.frame import Frames, Labelled, frames_of
+from factormer.run.order import shares
+from factormer.run.picture import drawn
 from factormer.run.trace import Trace, objective
 
 
@@ -43,7 +47,9 @@ class Result:
     def __repr__(self) -> str:
         *batch, m, r = self.factors.W.shape
         n = self.factors.H.shape[-2]
-        error = f"RMSE {self.rmse:.4g}" if not batch else f"RMSE up to {np.max(self.rmse):.4g}"
+        measure = self.trace.measure
+        value = self.rmse if measure == "RMSE" else self.loss
+        error = f"{measure} {'up to ' if batch else ''}{np.max(value):.4g}"
         many = f"{'×'.join(map(str, batch))} of " if batch else ""
         seconds = self.trace.seconds[-1] if len(self.trace) else 0.0
         return (
@@ -60,6 +66,28 @@ class Result:
     def H(self) -> Any:
         """Right factor (n, r), an array of the same kind as V."""
         return self.as_given(self.factors.H)
+
+    def frames(self) -> Frames:
+        """W and H as pandas DataFrames, with the labels of V where it was one.
+
+        Rows of W are rows of V, rows of H its columns; `trace.table()` has the history.
+        """
+        return frames_of(*self.factors, self.as_given)
+
+    def _repr_html_(self) -> str:
+        """A picture for notebooks: the error by iteration, and components by their share."""
+        if self.factors.W.dim() > 2 or not len(self.trace):
+            return f"<div>{escape(repr(self))}</div>"
+        trace, labels = self.trace, self.as_given
+        return drawn(
+            repr(self)[1:-1],
+            trace.iteration,
+            trace.measured,
+            trace.measure,
+            self.factors.H.detach().cpu().numpy(),
+            shares(self.factors),
+            labels.columns if isinstance(labels, Labelled) else None,
+        )
 
     @property
     def rmse(self) -> float | np.ndarray:

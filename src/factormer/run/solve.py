@@ -50,7 +50,7 @@ def solve(
     stop = stop or Stationary()
     trace = Trace() if earlier is None else Trace(earlier.rows)
     size = problem.size().double()
-    trace.entries = size.cpu().numpy()
+    trace.entries, trace.measure = size.cpu().numpy(), problem.measure
     best, best_rmse, status = x0, torch.full_like(size, math.inf), Status.MAX_ITER
     try:
         with threads():

@@ -32,6 +32,7 @@ SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it mu
 POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes to that
 
 # Data beyond memory. `python benchmarks/passes.py`
+AT_HAND = 0.3  # passes, by their arithmetic, that iterations between two may cost if V is in memory
 WIDTH = 4  # times the rank that a sketch is wide if readings cost more than arithmetic
 PASSES = 10  # passes over V after those of the sketch, at most, if max_iter comes to that
 LOSS_PASSES = 100  # the same for other losses, whose passes gain less

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer.data.frame import frame_of
 from factormer.data.warn import warn
 
 
@@ -49,6 +50,7 @@ class Trace:
     def __init__(self, rows: Iterable[Row] = (), unit: Float[Tensor, "*b"] | float = 1.0) -> None:
         self._rows, self.unit = list(rows), unit
         self.entries: Any = 1.0  # how many entries of V count
+        self.measure = "RMSE"  # or what was minimised instead, of which `loss` is the value
         self._block: tuple[Tensor, float, int] | None = None  # errors; seconds and passes for them
 
     @property
@@ -121,6 +123,22 @@ class Trace:
         """The objective, (T + 1,) or (T + 1, *b): ½‖W Hᵀ − V‖², or what was minimised instead."""
         return np.asarray(objective(self.rmse, self.entries))
 
+    @property
+    def measured(self) -> np.ndarray:
+        """The error that `measure` names: `rmse`, or `loss` where that means more."""
+        return self.rmse if self.measure == "RMSE" else self.loss
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The table as arrays: iteration, seconds, passes, rmse and loss."""
+        names = ("iteration", "seconds", "passes", "rmse", "loss")
+        return {name: getattr(self, name) for name in names}
+
+    def table(self) -> Any:
+        """A pandas DataFrame with a row for each iteration; of one matrix, not of a stack."""
+        if self.rmse.ndim > 1:
+            raise ValueError("the trace is of a stack of matrices; columns() has its numbers")
+        return frame_of(self.columns())
+
     def extend(self, rmse: Float[Tensor, "k *b"], seconds: float, passes: int = 0) -> None:
         """Add a row for each error, at least one; seconds and passes are divided evenly."""
         rows = self._known()  # so that there is only one block
@@ -133,14 +151,17 @@ class Trace:
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""
         scaled = Trace(self._rows, c * self.unit)
-        scaled._block, scaled.entries = self._block, self.entries
+        scaled._block, scaled.entries, scaled.measure = self._block, self.entries, self.measure
         return scaled
 
     def __len__(self) -> int:
         return len(self._rows) + (0 if self._block is None else len(self._block[0]))
 
     def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
-        """Draw error against "iteration", "seconds" or "passes" on axes, which are returned."""
+        """Draw error against "iteration", "seconds" or "passes" on axes, which are returned.
+
+        The error is the RMSE, or the loss where another than the squared error was minimised.
+        """
         if x not in ("iteration", "seconds", "passes"):
             raise ValueError(f"x is {x!r}; choose 'iteration', 'seconds' or 'passes'")
         if ax is None:
@@ -151,7 +172,7 @@ class Trace:
                     "plotting needs matplotlib: pip install 'factormer[plot]'"
                 ) from error
             ax = plt.gca()
-        ax.semilogy(getattr(self, x), self.rmse, label=label)
+        ax.semilogy(getattr(self, x), self.measured, label=label)
         ax.set_xlabel(x)
-        ax.set_ylabel("RMSE")
+        ax.set_ylabel(self.measure)
         return ax

@@ -1,4 +1,4 @@
-"""Watching a fit: a progress bar, and scikit-learn's callbacks if its version has them."""
+"""Watching a fit: a progress bar, and what scikit-learn's callbacks are told."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ from typing import Any
 from factormer.data.factors import Factors
 from factormer.run.stop import Watch
 from factormer.run.trace import Trace
-
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # before scikit-learn 1.9
-    CallbackSupportMixin: Any = object
-
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """Nothing to tidy up."""
-        return method
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from factormer.data.factors import Factors
-from factormer.data.frame import frame_of
+from factormer.data.frame import Frames, frame_of, frames_of
 from factormer.data.intake import is_finite
 from factormer.run.result import Status
-from factormer.run.trace import Trace
+from factormer.run.trace import Trace, objective
 from factormer.select.pictures import axes_of
 
 
@@ -66,6 +66,8 @@ class Consensus:
         Why runs are missing, if some are.
     ended, trace : Status, Trace
         Why the medoid ended, and its history.
+    unmet : int
+        How many of the runs that are kept ended before the tolerance was met.
     runs : Matched or None
         With `resample`: the factors of the runs that are kept.
     """
@@ -87,6 +89,7 @@ class Consensus:
     ended: Status
     trace: Trace
     runs: Matched | None
+    unmet: int
     as_given: Callable[[Tensor], Any] = field(repr=False)
 
     @property
@@ -98,6 +101,15 @@ class Consensus:
     def H(self) -> Any:
         """Right factor (n, r), an array of the same kind as V."""
         return self.as_given(self.factors.H)
+
+    @property
+    def loss(self) -> float:
+        """The objective at W and H: ½‖W Hᵀ − V‖², or what was minimised instead."""
+        return float(objective(self.error, self.trace.entries))
+
+    def frames(self) -> Frames:
+        """W and H as pandas DataFrames, with the labels of V where it was one."""
+        return frames_of(*self.factors, self.as_given)
 
     def bands(self, level: float = 0.9) -> Bands:
         """Limits of uncertainty for W and H: the middle `level` of the runs on resampled data.
@@ -152,9 +164,12 @@ class Consensus:
 
     def __repr__(self) -> str:
         (m, r), n = self.factors.W.shape, len(self.factors.H)
-        low, high, best = self.stability.min(), self.stability.max(), np.nanmin(self.errors)
+        low, high = self.stability.min(), self.stability.max()
+        error, best, measure = self.error, np.nanmin(self.errors), self.trace.measure
+        if measure != "RMSE":
+            error, best = self.loss, objective(best, self.trace.entries)
         return (
             f"<Consensus: {m}×{n} at rank {r}, {int(self.kept.sum())} of {len(self.kept)} runs "
-            f"kept, stability {low:.3f} to {high:.3f}, cophenetic {self.cophenetic:.3f}, error "
-            f"{self.error:.4g} (best run {best:.4g})>"
+            f"kept, stability {low:.3f} to {high:.3f}, cophenetic {self.cophenetic:.3f}, {measure} "
+            f"{error:.4g} (best run {best:.4g})>"
         )

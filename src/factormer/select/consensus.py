@@ -17,6 +17,7 @@ from factormer.data.observations import observe
 from factormer.functions import factorize_many
 from factormer.many.resample import RESAMPLES
 from factormer.run.execute import rmse
+from factormer.run.hints import hinted
 from factormer.run.order import canonical, shares
 from factormer.run.request import Request, check_choice, check_count
 from factormer.run.result import Result, Status
@@ -33,6 +34,7 @@ _FOR_RUNS = 0.9  # of the time limit; the rest is for what is made of them
 _ENDED = (Status.CONVERGED, Status.MAX_ITER)
 
 
+@hinted
 def consensus(
     V: Any,
     rank: int,
@@ -241,6 +243,7 @@ def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> C
         ended=runs.ends[medoid][0],
         trace=runs.ends[medoid][1],
         runs=None if runs.resample is None else _matched(runs, kept, found, x),
+        unmet=sum(runs.ends[k][0] is not Status.CONVERGED for k in kept),
         as_given=as_given,
     )
 

@@ -116,11 +116,18 @@ class Speckled:
         total, weight = self.errors(part, x, loss)
         return total / weight
 
-    def errors(self, part: int, x: Factors, loss: Loss) -> tuple[float, float]:
-        """The sum of the losses of the entries of a part, and that of their weights."""
+    def errors(
+        self, part: int, x: Factors, loss: Loss, most: float | None = None
+    ) -> tuple[float, float]:
+        """The sum of the losses of the entries of a part, and that of their weights.
+
+        Predictions count as `most` if they are above it.
+        """
         hidden = self.part == part
         v, w = self.values[hidden].double(), self.weights[hidden].double()
-        return float((w * loss(v, self.predicted(part, x, loss))).sum()), float(w.sum())
+        y = self.predicted(part, x, loss)
+        y = y if most is None else y.clamp(max=most)
+        return float((w * loss(v, y)).sum()), float(w.sum())
 
 
 def parts_of(holdout: Any) -> int:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from factormer.data.locks import held
 from factormer.train import synthetic
@@ -92,7 +91,13 @@ class _Training:
 
     def __init__(self, config: TrainConfig, folder: Path, device: str, report: Report):
         self.config, self.folder, self.device, self.report = config, folder, device, report
-        drawn = synthetic.TRAINING, config.model.rank, config.noise, config.copies, config.seed
+        drawn = (
+            tuple(synthetic.TRAINING),
+            config.model.rank,
+            config.noise,
+            config.copies,
+            config.seed,
+        )
         self.data = _drawn(*drawn)
         self.learner = ChipLearner(fresh(config), config, self.data, device)
         self.n_batches = len(epoch_order(self.data, config, 0))
@@ -110,7 +115,7 @@ class _Training:
         on_gpu = torch.device(device).type == "cuda"
         self.stream = torch.cuda.Stream(device) if on_gpu else None
         self.epoch, self.order = -1, []
-        self.begun, self.losses = 0.0, torch.zeros(0)
+        self.clock, self.losses = _Clock(self.stream), torch.zeros(0)
 
     def launch(self, blocks: int) -> None:
         """Queue the next updates, none of them beyond the epoch."""
@@ -121,13 +126,13 @@ class _Training:
         steps = range(self.step, self.step + len(batches))
         rates = [learning_rate(self.config, step, self.n_batches) for step in steps]
         updates = self.learner.prepared(batches, rates, self.config.n_accel_at(epoch))
-        self.begun = time.monotonic()
+        self.clock = _Clock(self.stream)
         self.losses = self.learner.launch(updates, self.stream, blocks)
+        self.clock.stop()
 
     def finish(self, launch_seconds: float) -> None:
         """Wait for them, and write down how they went."""
-        losses = _known(self.losses, self.stream)
-        took = time.monotonic() - self.begun
+        took, losses = self.clock.seconds(), self.losses.cpu()
         self.step, self.seconds = self.step + len(losses), self.seconds + took
         step, epoch = self.step, self.epoch
         share = launch_seconds / max(took, 1e-9)
@@ -167,7 +172,23 @@ class _Training:
         )
 
 
-def _known(losses: Tensor, stream: torch.cuda.Stream | None) -> Tensor:
-    if stream is not None:
-        stream.synchronize()
-    return losses.cpu()
+class _Clock:
+    """The time of a launch on its own stream: waiting for those on others is not in it."""
+
+    def __init__(self, stream: torch.cuda.Stream | None):
+        self.stream, self.begun, self.ended = stream, time.monotonic(), 0.0
+        if stream is not None:
+            self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            self.marks[0].record(stream)
+
+    def stop(self) -> None:
+        self.ended = time.monotonic()
+        if self.stream is not None:
+            self.marks[1].record(self.stream)
+
+    def seconds(self) -> float:
+        """Wait for the end, and say how long it took."""
+        if self.stream is None:
+            return self.ended - self.begun
+        self.stream.synchronize()
+        return self.marks[0].elapsed_time(self.marks[1]) / 1000

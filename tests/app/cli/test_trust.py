@@ -1,6 +1,7 @@
 """factormer fit --repeats, --holdout and --loss select."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from factormer.app.cli import main
 from factormer.app.runs import RunFolder, trust
+from factormer.run.result import Status
 
 pytestmark = pytest.mark.usefixtures("data_files")
 
@@ -76,6 +78,24 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(options, sent
     assert main(["fit", "square.npy", "--rank", "2", *options]) == 1
     assert sentence in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+def test_a_consensus_that_time_cut_short_says_so(counts, monkeypatch, capsys):
+    whole = trust.consensus
+
+    def cut(*args, **options):
+        return replace(whole(*args, **options), status=Status.TIME_LIMIT)
+
+    command = ["fit", "counts.npy", "--rank", "2", "--repeats", "3"]
+    assert main([*command, "--out", "whole"]) == 0
+    assert "converged" in capsys.readouterr().out
+    monkeypatch.setattr(trust, "consensus", cut)
+    assert main([*command, "--out", "cut"]) == 0
+    assert "time limit" in capsys.readouterr().out
+    [one], [other] = (RunFolder(Path(name)).results() for name in ("whole", "cut"))
+    assert (one.status, other.status) == ("CONVERGED", "TIME_LIMIT")
+    assert one.message == "3 of 3 runs are kept, and all of them met the tolerance"
+    assert other.message.startswith("the time limit was reached before all runs were done")
 
 
 def test_an_interrupted_consensus_starts_again(counts, monkeypatch):

@@ -1,5 +1,6 @@
 """The report in a real browser: it renders, answers, and its console is silent."""
 
+import csv
 import itertools
 from dataclasses import replace
 
@@ -110,10 +111,14 @@ CONTRASTS = """() => {
       .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
   };
-  return ["--ink", "--muted", "--accent"].flatMap((ink) => ["--paper", "--surface"].map((paper) => {
-    const [a, b] = [lightness(ink), lightness(paper)];
+  const pairs = ["--ink", "--muted", "--accent"]
+    .flatMap((ink) => ["--paper", "--surface"].map((paper) => [ink, paper]));
+  pairs.push(["--ink", "--soft"], ["--ink", "--sunken"], ["--muted", "--sunken"]);
+  pairs.push(["--second", "--surface"], ["--ink", "--second-soft"], ["--paper", "--accent"]);
+  return pairs.map((pair) => {
+    const [a, b] = pair.map(lightness);
     return Math.max(a, b) / Math.min(a, b);
-  }));
+  });
 }"""
 
 # It renders
@@ -161,9 +166,12 @@ def test_pictures_are_painted(driver, pages, kind, selector):
 
 def test_text_shows_its_top_terms(driver, pages):
     show(driver, pages["topics"])
-    terms = texts(driver, "#picked .bars li span")
-    assert terms[0].startswith("term ")
-    assert any(term.startswith("text ") for term in terms)
+    terms = texts(driver, "#picked .telling th[scope=row]")
+    assert len(terms) == 12
+    assert all(term.startswith("term ") for term in terms)
+    rows = js(driver, "current().components[0].H_telling")
+    assert texts(driver, "#picked .telling td:nth-child(2)") == [f"{row[1]:.2f}" for row in rows]
+    assert all(text.startswith("text ") for text in texts(driver, "#picked .bars li span"))
 
 
 def test_the_recommended_rank_is_marked_and_explained(driver, pages):
@@ -172,7 +180,9 @@ def test_the_recommended_rank_is_marked_and_explained(driver, pages):
     assert js(driver, "current().rank") == rank
     assert texts(driver, "#ranks label.recommended") == [str(rank)]
     said = texts(driver, "#advice")[0]
-    assert said.startswith(f"Rank {rank} is recommended, by the error of hidden entries.")
+    assert said.startswith(
+        f"Rank {rank} is recommended, by the error of hidden entries, and therefore open."
+    )
     for chart in ("#by-rank", "#by-stability"):
         assert js(driver, "document.querySelectorAll(arguments[0]).length", f"{chart} .mark") == 1
     assert f"{rank} ★" in texts(driver, "#by-rank-table td")
@@ -180,6 +190,8 @@ def test_the_recommended_rank_is_marked_and_explained(driver, pages):
     assert "a place to begin looking" in texts(driver, "#advice")[0]
     assert texts(driver, "#ranks label.recommended") == []
     assert js(driver, "document.getElementById('agreement').hidden")
+    show(driver, pages["evil"])  # of one rank
+    assert "Rank 3 is shown because it was asked for" in texts(driver, "#advice")[0]
 
 
 def test_errors_are_those_of_the_loss_that_was_minimised(driver, pages):
@@ -272,7 +284,7 @@ def test_clicking_the_error_curve_picks_a_rank(driver, pages):
         ("holes", "#convergence svg", "iteration"),
         ("images", "#by-rank svg", "Rank "),
         ("images", "#alike-map", " and "),
-        ("topics", "#errors .chart svg", "text "),
+        ("topics", "#errors .chart svg", "texts: "),
         ("trust", "#by-rank svg", "hidden entries"),
         ("trust", "#by-stability svg", "least"),
         ("trust", "#consensus-map", "of the runs"),
@@ -287,10 +299,147 @@ def test_pointing_shows_values(driver, pages, kind, selector, expected):
 def test_choices_change_what_is_drawn(driver, pages):
     show(driver, pages["images"])
     click(driver, "#rank-2")
-    for chart, choice in (("#convergence", "#convergence-seconds"), ("#alike-note", "#alike-W")):
+    for chart, choice in (("#convergence", "#convergence-seconds"), ("#alike-note", "#alike-use")):
         before = js(driver, "document.querySelector(arguments[0]).innerHTML", chart)
         click(driver, choice)
         assert js(driver, "document.querySelector(arguments[0]).innerHTML", chart) != before
+
+
+def test_rows_and_columns_can_be_swapped(driver, pages):
+    show(driver, pages["topics"])
+    assert js(driver, "document.querySelector('#swap input:checked').value") == "H"
+    click(driver, "#swap-W")
+    assert all(t.startswith("text ") for t in texts(driver, "#picked .telling th[scope=row]"))
+    assert all(t.startswith("term ") for t in texts(driver, "#picked .bars li span"))
+    assert "over the texts" in texts(driver, "#alike-note")[0]
+    show(driver, pages["trust"])  # genes × samples: the samples are the columns
+    assert js(driver, "document.querySelector('#swap input:checked').value") == "W"
+    assert all(t.startswith("gene ") for t in texts(driver, "#picked .telling th[scope=row]"))
+
+
+def test_what_has_no_order_is_sorted(driver, pages):
+    show(driver, pages["topics"])
+    use = js(driver, "[...decode(current().components[0].W)]")
+    assert len(use) == 30
+    assert use == sorted(use, reverse=True)
+    assert "those that use it most first" in texts(driver, "#picked .chart")[0]
+    assert "the worst first" in texts(driver, "#errors .chart")[0]
+
+
+def test_spectra_have_axes_and_maps_have_scales(driver, pages):
+    show(driver, pages["sound"])
+    assert {"0", "300", "1,000", "Hz"} <= set(texts(driver, "#picked .chart text"))
+    for card in ("#cards .card .chart text", "#picked .chart text"):
+        assert len(texts(driver, card)) > 2
+    show(driver, pages["cube"])
+    assert texts(driver, "#cards-scale span") == ["0", "over the pixels", "its peak"]
+    for place in ("#picked", "#alike-matrix", "#errors", "#maps figure:nth-child(3)"):
+        assert len(texts(driver, f"{place} .scale span")) == 3
+    rank = js(driver, "current().rank")
+    for side in ("#alike-top", "#alike-left"):
+        assert texts(driver, f"{side} span") == [str(c + 1) for c in range(rank)]
+
+
+def test_every_line_of_the_convergence_is_inside_the_panel(driver, pages):
+    show(driver, pages["images"])
+    inside = """[...document.querySelectorAll("#convergence .curve")].every((curve) => {
+      const [box, all] = [curve, curve.ownerSVGElement].map((e) => e.getBoundingClientRect());
+      return box.left >= all.left && box.right <= all.right + 1 && box.top >= all.top
+        && box.bottom <= all.bottom;
+    })"""
+    for choice in ("#convergence-seconds", "#convergence-iteration"):
+        click(driver, choice)
+        assert js(driver, "document.querySelectorAll('#convergence .curve').length") == 3
+        assert js(driver, inside)
+
+
+def test_skewed_counts_are_drawn_by_ratios_and_others_evenly(driver, pages):
+    show(driver, pages["trust"])
+    assert js(driver, "skewed(Float32Array.from([0, 0, 1, 2, 500]))")
+    assert not js(driver, "skewed(Float32Array.from([3, 4, 5]))")
+    before = js(driver, "document.querySelector('[data-map=V]').toDataURL()")
+    shown = js(driver, "colourChoice()")
+    assert js(driver, "document.querySelector('#map-colours input:checked').value") == shown
+    click(driver, "#colours-linear" if shown == "log" else "#colours-log")
+    assert js(driver, "document.querySelector('[data-map=V]').toDataURL()") != before
+    back = "(s) => [0, 1, 7, 20].every((x) => Math.abs(s.value(s.level(x)) - x) < 1e-9)"
+    assert js(driver, f"[linear(0, 20), byRoot(0, 20), logarithmic(20, 0.5)].every({back})")
+
+
+def test_a_component_gets_a_name_that_lasts_and_is_saved(driver, pages):
+    show(driver, pages["topics"])
+    driver.execute_script("localStorage.clear()")
+    show(driver, pages["topics"])
+    assert js(driver, "document.getElementById('names').hidden")
+    named = """(name) => { const input = document.getElementById("rename"); input.value = name;
+      input.dispatchEvent(new Event("change")); }"""
+    driver.execute_script(f"({named})(arguments[0])", 'Sport, "games"')
+    assert texts(driver, "#picked h3") == ['Sport, "games"']
+    assert texts(driver, ".card[aria-pressed=true] .caption b") == ['1 Sport, "games"']
+    assert "--names names.csv" in texts(driver, "#names")[0]
+    show(driver, pages["topics"])
+    assert texts(driver, "#picked h3") == ['Sport, "games"']
+    driver.execute_script("saveText = (name, text) => { window.saved = [name, text]; }")
+    click(driver, "#names button")
+    rank = js(driver, "current().rank")
+    expected = f'rank,component,name\n{rank},1,"Sport, ""games"""\n'
+    assert js(driver, "saved") == ["names.csv", expected]
+    driver.execute_script(f"({named})('')")
+    assert texts(driver, "#picked h3") == ["Component 1"]
+    assert js(driver, "document.getElementById('names').hidden")
+
+
+@pytest.mark.parametrize("kind", ["topics", "trust", "chosen"])
+def test_every_table_is_saved_as_csv(driver, pages, kind):
+    show(driver, pages[kind])
+    driver.execute_script("window.saved = []; saveText = (name, text) => saved.push([name, text])")
+    driver.execute_script(
+        "document.querySelectorAll('.csv').forEach((e) => e.offsetParent && e.click())"
+    )
+    tables = {name: [*csv.reader(text.splitlines())] for name, text in js(driver, "saved")}
+    assert len(tables) >= 7
+    assert all(name.endswith(".csv") for name in tables)
+    for rows in tables.values():
+        assert len(rows) > 1
+        assert len({len(row) for row in rows}) == 1
+    if kind == "trust":
+        stability = next(rows for name, rows in tables.items() if "stability" in name)
+        assert [float(row[-1]) for row in stability[1:]] == js(driver, "current().stability")
+
+
+def test_a_file_is_really_saved(driver, pages, tmp_path):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    show(driver, pages["topics"])
+    where = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+    click(driver, "#by-rank-csv button")
+    file = tmp_path / "topics-ranks.csv"
+    WebDriverWait(driver, 20).until(lambda _: file.is_file())
+    assert file.read_text(encoding="utf-8").startswith("rank,RMSE,")
+
+
+def test_keys_move_along_charts_and_maps(driver, pages):
+    from selenium.webdriver import ActionChains, Keys
+
+    show(driver, pages["cube"])
+    for selector, said in (
+        ("#picked .chart svg", "of its peak"),
+        ("#convergence svg", "iteration"),
+        ("[data-map=V]", "W Hᵀ"),
+        ("#alike-map", " and "),
+        ("#by-rank svg", "Rank "),
+    ):
+        driver.execute_script("document.querySelector(arguments[0]).focus()", selector)
+        ActionChains(driver).send_keys(Keys.ARROW_RIGHT).perform()
+        first = texts(driver, "#said")[0]
+        assert said in first
+        assert texts(driver, "#tip") == [first]
+        ActionChains(driver).send_keys(Keys.ARROW_LEFT).perform()
+        assert texts(driver, "#said")[0] != first
+    ActionChains(driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER).perform()
+    rank = int(texts(driver, "#said")[0].split()[1])
+    assert js(driver, "current().rank") == min((1, 2, 4), key=lambda one: abs(one - rank))
 
 
 # Light, dark and paper
@@ -334,7 +483,7 @@ def test_it_prints_light_and_without_controls(driver, pages):
 @pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound", "trust", "chosen"])
 def test_everything_has_a_name_and_a_place(driver, pages, kind):
     show(driver, pages[kind])
-    unnamed = """[...document.querySelectorAll("svg[role], canvas, button, input, aside")]
+    unnamed = """[...document.querySelectorAll("svg[role], canvas, button, input")]
       .filter((e) => !e.closest("[aria-hidden=true]") && !e.ariaLabel)
       .filter((e) => !e.textContent.trim() && !e.labels?.length)
       .map((e) => e.outerHTML.slice(0, 90))"""
@@ -358,3 +507,45 @@ def test_text_can_be_read(driver, pages, scheme):
     show(driver, pages["cube"], scheme=scheme)
     ratios = js(driver, f"({CONTRASTS})()")
     assert min(ratios) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "scheme"),
+    [
+        ("images", 1280, "dark"),
+        ("topics", 1280, "light"),
+        ("topics", 390, "dark"),
+        ("cube", 390, "light"),
+        ("sound", 1280, "dark"),
+        ("trust", 1280, "light"),
+        ("chosen", 1280, "light"),
+    ],
+)
+def test_axe_finds_nothing(driver, pages, kind, width, scheme):
+    """By the rules of axe-core."""
+    axe = pytest.importorskip("axe_core_python.base").AXE_SCRIPT
+    show(driver, pages[kind], width=width, scheme=scheme)
+    driver.execute_script("document.querySelectorAll('details').forEach((e) => e.open = true)")
+    driver.execute_script(axe)
+    found = driver.execute_async_script("const done = arguments[0]; axe.run().then(done)")
+    wrong = {rule["id"]: [node["html"] for node in rule["nodes"]] for rule in found["violations"]}
+    assert wrong == {}
+    assert "color-contrast" in {rule["id"] for rule in found["passes"]}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_maps_can_be_read_without_colour(driver, pages, scheme):
+    """From one end of each ramp to the other, luminance changes throughout, and by much."""
+    show(driver, pages["cube"], scheme=scheme)
+    for palette in ("ramp", "grey"):
+        light = js(
+            driver,
+            """((t) => Array.from({length: 256},
+              (_, i) => 0.2126 * t[3 * i] + 0.7152 * t[3 * i + 1] + 0.0722 * t[3 * i + 2])
+            )(colours(arguments[0]))""",
+            palette,
+        )
+        steps = [b - a for a, b in itertools.pairwise(light)]
+        rounding = 1.0  # of three channels
+        assert all(s >= -rounding for s in steps) or all(s <= rounding for s in steps)
+        assert abs(light[-1] - light[0]) > 170

@@ -91,7 +91,8 @@ def test_a_large_consensus_matrix_is_shrunk():
     A = rng.random((600, 600))
     found = {"matrix": (A + A.T) / 2, "order": rng.permutation(600), "samples": np.arange(600)}
     shown = consensus_matrix(
-        found | {"cophenetic": np.array(0.9), "kept": np.ones(7, bool)}, 10_000
+        found | {"cophenetic": np.array(0.9), "kept": np.ones(7, bool), "errors": np.ones(7)},
+        10_000,
     )
     assert shown["shape"] == [100, 100]
     assert shown["rows"] is None

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from factormer.app.read import Axis
-from factormer.app.report.views import Reduction, packed, shrunk, thinned, top
+from factormer.app.report.views import (
+    Reduction,
+    in_order,
+    packed,
+    shrunk,
+    specificities,
+    telling,
+    thinned,
+    top,
+)
 
 
 def unpacked(p) -> np.ndarray:
@@ -41,10 +50,20 @@ def test_images_are_shrunk_by_means_and_small_ones_are_not():
 def test_lines_keep_their_peaks():
     x = np.zeros(1000)
     x[777] = 5.0
-    reduction = Reduction(Axis(1000, "row"), 100)
+    reduction = Reduction(Axis(1000, "row", is_ordered=True), 100)
     small = unpacked(reduction(x))
     assert len(small) == len(reduction.described()["first"]) == 100
     assert (small.max(), small.argmax()) == (5.0, 77)
+
+
+def test_what_has_no_order_is_sorted_and_keeps_both_ends():
+    x = np.random.default_rng(0).random(1000)
+    x[5] = np.nan
+    reduction = Reduction(Axis(1000, "gene", labels=tuple(map(str, range(1000)))), 5000)
+    small, places = unpacked(reduction(x)), reduction.described()["first"]
+    assert len(small) == len(places) == 200
+    expected = np.append(np.sort(x[np.isfinite(x)])[::-1], np.nan)[places]
+    np.testing.assert_allclose(small, expected, atol=1e-4)
 
 
 def test_axes_tell_the_page_how_to_draw_them():
@@ -62,6 +81,37 @@ def test_top_names_the_greatest_above_zero():
     x = np.array([0.0, 3.0, np.nan, 7.0])
     assert top(x, axis, 10) == [["d", 7.0], ["b", 3.0]]
     assert top(x, axis, 1) == [["d", 7.0]]
+
+
+def test_specific_is_what_other_components_do_not_have():
+    X = np.array([[8.0, 0.0], [2.0, 20.0], [0.0, 20.0], [0.0, 0.0]])  # sums 10 and 40
+    expected = [[1, 0], [0.2 / 0.7, 0.5 / 0.7], [0, 1], [0, 0]]
+    np.testing.assert_allclose(specificities(X), expected)
+    np.testing.assert_allclose(specificities(1e300 * X), expected)
+    np.testing.assert_allclose(specificities(np.ones((5, 4))), np.full((5, 4), 0.25))
+
+
+def test_telling_entries_are_the_most_specific_of_the_heavy_ones():
+    axis = Axis(100, "term", labels=tuple(f"t{i}" for i in range(100)))
+    x, specificity = np.full(100, 1e-3), np.full(100, 1.0)
+    x[:40], specificity[:40] = np.linspace(10, 5, 40), 0.3
+    specificity[[7, 20]] = 0.9, 0.902  # equal but for rounding: the heavier one comes first
+    found = telling(x, specificity, axis, 3)
+    assert [name for name, *_ in found] == ["t7", "t20", "t0"]
+    assert found[2][1:] == [0.3, 1.0]
+    assert telling(np.zeros(100), specificity, axis, 3) == []
+
+
+def test_order_is_seen_where_neighbours_are_alike():
+    smooth = np.stack([np.sin(np.linspace(0, k, 50)) + 1 for k in (2, 5, 9)], axis=1)
+    shuffled = np.random.default_rng(0).permutation(smooth)
+    plain = Axis(50, "column")
+    assert in_order(plain, smooth).kind == "line"
+    assert in_order(plain, 1e300 * smooth).kind == "line"
+    assert in_order(plain, shuffled).kind == "plain"
+    assert in_order(plain, np.ones((50, 3))).kind == "plain"
+    named = Axis(50, "gene", labels=("a",) * 50)
+    assert in_order(named, smooth).kind == "labels"
 
 
 def test_thinned_keeps_both_ends():

@@ -29,7 +29,18 @@ def test_bound_ends_at_the_full_rank():
     V = np.random.default_rng(0).random((5, 4))
     found = svd_bound(V, 20)
     assert len(found) == 5
-    assert found[-1] == pytest.approx(0, abs=1e-7)
+    assert found[-1] == 0
+    assert found[-2] > 0
+
+
+@pytest.mark.parametrize("small", [1000, 5])
+def test_bound_of_an_exact_rank_is_zero_and_not_rounding(monkeypatch, small):
+    monkeypatch.setattr(bound, "_SMALL", small)
+    rng = np.random.default_rng(0)
+    V = 1e3 * rng.random((60, 3)) @ rng.random((3, 50))
+    found = svd_bound(V, 5)
+    assert (found[:3] > 0).all()
+    assert (found[3:] == 0).all()
 
 
 def test_no_fit_is_below_it():

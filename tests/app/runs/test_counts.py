@@ -18,9 +18,9 @@ WEIGHTS = np.array([[0.5, 2.0], [1.0, 0.0]])
         (None, None, "zeros", [[1, 0], [1, 1]]),
         (MASK, None, None, [[1, 1], [0, 1]]),
         (MASK, None, "zeros", [[1, 0], [0, 1]]),
-        (None, WEIGHTS, None, [[1, 1], [1, 0]]),
-        (MASK, WEIGHTS, None, [[1, 1], [0, 0]]),
-        (MASK, WEIGHTS, "zeros", [[1, 0], [0, 0]]),
+        (None, WEIGHTS, None, [[0.5, 2], [1, 0]]),
+        (MASK, WEIGHTS, None, [[0.5, 2], [0, 0]]),
+        (MASK, WEIGHTS, "zeros", [[0.5, 0], [0, 0]]),
     ],
 )
 def test_what_is_known_is_what_all_of_them_leave(as_sparse, mask, weights, missing, expected):
@@ -35,7 +35,7 @@ def test_a_column_of_weights_is_of_rows(as_sparse):
     form = scipy.sparse.csr_array if as_sparse else np.asarray
     counts = Counts(weights=np.array([[0.0], [2.0]]))
     found = counts.known(form(V), "zeros")
-    np.testing.assert_array_equal(found.toarray() if as_sparse else found, [[0, 0], [1, 1]])
+    np.testing.assert_array_equal(found.toarray() if as_sparse else found, [[0, 0], [2, 2]])
     np.testing.assert_array_equal(counts.keywords()["weights"], [0, 2])
 
 

@@ -113,8 +113,9 @@ def test_weights_say_how_much_an_entry_counts(tmp_path):
     W, H = expected.W, expected.H
     np.testing.assert_allclose(factors["H"], H)
     assert result.objective == pytest.approx(float(expected.loss))
-    R = (data.V - W @ H.T)[1:]  # what counts for nothing is not known, and all else counts alike
-    assert result.rmse == pytest.approx(np.sqrt(np.mean(R**2)))
+    R = (data.V - W @ H.T) ** 2
+    assert result.rmse == pytest.approx(np.sqrt(np.average(R, weights=weights)))
+    assert result.mean_weight == pytest.approx(weights[1:].mean())  # of what is known
     assert result.svd_rmse is None
     assert RunFolder(tmp_path).description()["data"]["has_weights"]
     with pytest.raises(ValueError, match="holds a run on other data"):

@@ -60,6 +60,25 @@ def test_sparse_with_a_mask(case):
     check(residuals(scipy.sparse.csr_array(V), W, H, mask), V, W, H, known)
 
 
+@pytest.mark.parametrize("beta", [2.0, 1.0, 1.5])
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_means_are_weighted_where_entries_count_differently(case, beta, as_sparse):
+    V, W, H, known = case
+    loss, weights = Beta(beta), known * np.random.default_rng(1).random(V.shape)
+    Y, constant = W @ H.T, np.full(V.shape, np.average(V, weights=weights))
+    D, worst = (loss(*map(torch.from_numpy, (V, y))).numpy() for y in (Y, constant))
+    form = scipy.sparse.csr_array if as_sparse else np.asarray
+    found = residuals(form(V), W, H, form(weights), loss)
+    assert found.rmse == pytest.approx(np.sqrt(np.average((V - Y) ** 2, weights=weights)))
+    assert (found.known, found.weight) == (known.sum(), pytest.approx(weights[known].mean()))
+    rows = np.average(D, axis=1, weights=weights)
+    np.testing.assert_allclose(found.rows, np.sqrt(2 * rows) if beta == 2 else rows)
+    if beta != 2:
+        assert found.divergence == pytest.approx(np.average(D, weights=weights))
+        ratio = np.average(D, weights=weights) / np.average(worst, weights=weights)
+        assert found.explained == pytest.approx(1 - ratio)
+
+
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_blocks_are_means_over_even_parts(as_sparse):
     rng = np.random.default_rng(0)

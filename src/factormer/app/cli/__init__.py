@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import sys
 
-from factormer.app.cli import fit, others, patch, train, transform
+from factormer.app.cli import fit, others, patch, report, train, transform
 from factormer.app.cli.app import answered, app, given, print_json
 from factormer.app.cli.wording import as_typed
 from factormer.starting import INTERRUPTED, end
 
-__all__ = ["app", "fit", "main", "others", "patch", "train", "transform"]
+__all__ = ["app", "fit", "main", "others", "patch", "report", "train", "transform"]
 
 WRONG, USAGE, BROKEN = 1, 2, 3
 
@@ -22,8 +22,10 @@ def main(argv: list[str] | None = None) -> int:
     3: an error of the program itself. 130: interrupted, with what was done kept where the command
     keeps anything. With --json there is an object on stdout in each case.
     """
-    end()  # from here on, commands handle Ctrl-C and keep their results
     arguments = sys.argv[1:] if argv is None else argv
+    if not {"--version", "--help"} & set(arguments):
+        import factormer.functions  # noqa: F401 - what takes long to load, while Ctrl-C is one line
+    end()  # from here on, commands handle Ctrl-C and keep their results
     given.set(arguments)
     answered.set(False)
     try:

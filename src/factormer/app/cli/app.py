@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 app = typer.Typer(
-    help="Nonnegative matrix factorization, made faster by a pretrained graph neural network.",
+    help="Nonnegative matrix factorization: factors and a report of your file, rank by rank.",
     epilog="Exit codes: 0 done, 1 wrong data or options (a sentence on stderr), 2 wrong usage, "
     "3 an error of the program itself, 130 interrupted. With --json, stdout is one JSON object "
     "always; of an error it has error and exit_code.",

@@ -8,6 +8,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 
+def of_entry(rmse: Any, squares: bool) -> float:
+    """An error as people are shown it: the RMSE, or the mean loss where that is not the squares.
+
+    A trace has √(2·objective / entries) for every loss.
+    """
+    return float(rmse) if squares else float(rmse) ** 2 / 2
+
+
 class Bar:
     """Progress on stderr: rank, error, iteration, and how long it may still take at most."""
 
@@ -18,12 +26,13 @@ class Bar:
         time_limit: float | None,
         n_init: int,
         *,
+        squares: bool,
         shown: bool | None,
     ) -> None:
         console = Console(stderr=True)
         self.shown = console.is_terminal if shown is None else shown
         self._ranks, self._max_iter, self._time_limit = ranks, max_iter, time_limit
-        self._n_init = n_init
+        self._n_init, self._squares = n_init, squares
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -55,12 +64,12 @@ class Bar:
             left = min(left, max(self._time_limit - row.seconds, 0.0))
         minutes, seconds = divmod(round(left), 60)
         state = (
-            f"error {float(row.rmse):.5g}  iteration {t}/{self._max_iter}  "
+            f"error {of_entry(row.rmse, self._squares):.5g}  iteration {t}/{self._max_iter}  "
             f"at most {minutes}:{seconds:02d} left"
         )
         self._progress.update(self._task, total=self._max_iter, completed=t, state=state)
 
     def ran(self, done: int, error: float) -> None:
         """Show how many runs of a rank are done."""
-        state = f"error {error:.5g}  {done} of {self._n_init} runs"
+        state = f"error {of_entry(error, self._squares):.5g}  {done} of {self._n_init} runs"
         self._progress.update(self._task, total=self._n_init, completed=done, state=state)

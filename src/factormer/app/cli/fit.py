@@ -129,6 +129,7 @@ def fit(
     from factormer.app.runs.references import references
     from factormer.app.runs.select import choose_rank, described, keep_choice
     from factormer.data.intake import as_device
+    from factormer.problem.losses import as_loss
     from factormer.select.loss import select_loss
 
     ranks = [] if rank == "select" else parse_ranks(rank)
@@ -201,7 +202,8 @@ def fit(
     if rank == "select":
         choice = choose_rank(data, options, **beside)
         ranks = [choice.rank]
-    bar = Bar(ranks, max_iter, time_limit, n_init, shown=progress)
+    squares = as_loss(options.loss).is_quadratic
+    bar = Bar(ranks, max_iter, time_limit, n_init, squares=squares, shown=progress)
 
     def begin(rank: int) -> None:
         tell()
@@ -255,17 +257,6 @@ def fit(
     if interrupted:
         print("factormer: interrupted; the same command continues from here", file=sys.stderr)
         raise typer.Exit(130)
-
-
-@app.command()
-def report(
-    run: Annotated[Path, typer.Argument(help="Folder that `factormer fit` has made.")],
-) -> None:
-    """Write the report of a run again."""
-    from factormer.app.report import write_report
-    from factormer.app.runs import RunFolder
-
-    print(f"report: {write_report(RunFolder(run))}")
 
 
 def parse_ranks(text: str) -> list[int]:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from factormer.app.cli.app import ended_as_interrupted, print_json
+from factormer.app.cli.bar import of_entry
 
 
 def fit_large(
@@ -30,6 +31,7 @@ def fit_large(
     """Fit in blocks, print the results, and refuse what needs V in memory."""
     from factormer.app.runs.large import fit_in_blocks
     from factormer.data.outofcore import blocks_of
+    from factormer.problem.losses import as_loss
 
     for name, value in refused.items():
         if value is not None and value is not False and value != []:
@@ -43,7 +45,8 @@ def fit_large(
         size = source.nbytes / 1e9
         print(f"{file}: {m}×{n}, {source.kind}, {size:.3g} GB in {len(V.reader.ends) - 1} blocks")  # pyright: ignore[reportAttributeAccessIssue]
     described = {"file": str(file), "shape": [m, n], "options": options}
-    bar = _PassBar(V, shown=progress)
+    squares = as_loss(options["loss"]).is_quadratic
+    bar = _PassBar(V, squares=squares, shown=progress)
     with bar, ended_as_interrupted():
         results = fit_in_blocks(
             V,
@@ -60,11 +63,13 @@ def fit_large(
         rows = [vars(result) for result in results]
         print_json({"schema": 1, "run": str(out), **described, "results": rows})
     else:
-        print("  rank        RMSE  explained  iterations  passes   seconds  status")
+        name = "RMSE" if squares else "divergence"
+        print(f"  rank  {name:>10}  explained  iterations  passes   seconds  status")
         for r in results:
             explained = "–" if r.explained is None else f"{r.explained:.2%}"
+            error = of_entry(r.rmse, squares)
             print(
-                f"  {r.rank:4d}  {r.rmse:10.5g}  {explained:>8}  {r.iterations:10d}  "
+                f"  {r.rank:4d}  {error:10.5g}  {explained:>9}  {r.iterations:10d}  "
                 f"{r.passes:6d}  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
             )
         print(f"factors: {out}")
@@ -75,8 +80,8 @@ def fit_large(
 class _PassBar:
     """Progress on stderr: the pass and how much of it is done, seconds a pass, and the error."""
 
-    def __init__(self, V: Any, *, shown: bool | None) -> None:
-        console = Console(stderr=True)
+    def __init__(self, V: Any, *, squares: bool, shown: bool | None) -> None:
+        self._squares, console = squares, Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -100,7 +105,7 @@ class _PassBar:
 
     def watch(self, row: Any) -> None:
         """Show an iteration."""
-        state = f"iteration {row.iteration}  error {float(row.rmse):.5g}"
+        state = f"iteration {row.iteration}  error {of_entry(row.rmse, self._squares):.5g}"
         self._progress.update(self._task, state=state)
 
 

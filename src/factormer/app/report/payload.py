@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from factormer.app.read import Axis
-from factormer.app.report.views import Reduction, packed, shrunk, significant, thinned, top
+from factormer.app.report.private import options_without_folders, without_folders
+from factormer.app.report.views import (
+    Reduction,
+    in_order,
+    packed,
+    shrunk,
+    significant,
+    specificities,
+    telling,
+    thinned,
+    top,
+)
 from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
+from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
 
@@ -21,6 +33,26 @@ _MAP_BYTES = 600_000  # for the maps of all ranks
 _EXAMPLE_BYTES = 600_000
 _CONSENSUS = 240  # lines of a consensus matrix
 _POINTS = 1200  # per line at most; more cannot be seen
+_SAMPLES = frozenset(
+    [
+        "cell",
+        "donor",
+        "document",
+        "individual",
+        "observation",
+        "participant",
+        "patient",
+        "recording",
+        "sample",
+        "specimen",
+        "spectrum",
+        "subject",
+        "text",
+        "tumor",
+        "tumour",
+        "user",
+    ]
+)
 
 
 def payload(folder: RunFolder) -> dict[str, Any]:
@@ -28,29 +60,60 @@ def payload(folder: RunFolder) -> dict[str, Any]:
     results = folder.results()
     if folder.is_run and not results and folder.in_blocks() is None:
         raise ValueError(f"{folder.path} holds no result yet; fit it first: factormer fit")
-    run = folder.description()
-    rows, columns = folder.axes()
+    run, how = folder.description(), shown(folder)
+    last = _factors(folder, results[-1])  # by which order is seen
+    rows, columns = (
+        in_order(axis if how.labels else replace(axis, labels=None), X)
+        for axis, X in zip(folder.axes(), last, strict=True)
+    )
     n_components = sum(result.rank for result in results)
     reductions = (_reduction(rows, n_components), _reduction(columns, n_components))
     kept = folder.bound()
     bound = None if kept is None else [significant(x, 6) for x in kept]
     choice = folder.choice()
     advice = advised(results, run["options"], choice)
+    names = names_of(folder, results)
     return {
         "name": run["data"]["name"],
-        "data": {k: v for k, v in run["data"].items() if k != "name"},
-        "command": run["command"],
-        "options": run["options"],
+        "folder": folder.path.name or "RUN",
+        "data": {k: v for k, v in run["data"].items() if k not in ("name", "rows", "columns")},
+        "command": without_folders(run["command"]),
+        "options": options_without_folders(run["options"]),
         "made_with": run["made_with"],
         "rows": reductions[0].described(),
         "columns": reductions[1].described(),
+        "swapped": _is_swapped(rows, columns) if how.swap is None else how.swap,
+        "names": {
+            str(rank): {str(c): name for c, name in of.items()} for rank, of in names.items()
+        },
         "bound": bound,
         "choice": choice,
         "advice": None if advice is None else advice._asdict(),
         "hidden": _hidden(results, run["options"]),
         "opened": _opened(results, advice),
+        "V": _map(folder.views(results[0].rank, "V_blocks")["V_blocks"], _map_cap(len(results))),
         "results": [_shown(folder, result, reductions, len(results)) for result in results],
     }
+
+
+def _factors(folder: RunFolder, result: RankResult) -> tuple[np.ndarray, np.ndarray]:
+    """W, in the unit of V, and H, at most 1, of the sizes that the run has."""
+    stored = folder.factors(result.rank)
+    sizes, axes = tuple(len(stored[name]) for name in "WH"), folder.axes()
+    if sizes != (wanted := tuple(axis.size for axis in axes)):
+        raise damaged(
+            folder.rank(result.rank) / "factors.npz", f"has factors of {sizes} rows, not {wanted}"
+        )
+    return _scaled(stored["W"].astype(np.float64), stored["H"].astype(np.float64))
+
+
+def _is_swapped(rows: Axis, columns: Axis) -> bool:
+    """Whether the samples are the columns, as far as their names tell."""
+    return columns.noun in _SAMPLES and rows.noun not in _SAMPLES
+
+
+def _map_cap(n_results: int) -> int:
+    return _MAP_BYTES // (4 * n_results)
 
 
 def _opened(results: list[RankResult], advice: Advice | None) -> int:
@@ -80,57 +143,54 @@ def _shown(
     reductions: tuple[Reduction, Reduction],
     n_results: int,
 ) -> dict[str, Any]:
-    needed = ("V_blocks", "fit_blocks", "blocks", "rows", "columns")
-    factors, views = folder.factors(result.rank), folder.views(result.rank, *needed)
-    sizes = tuple(len(factors[name]) for name in "WH")
-    if sizes != (axes := tuple(reduction.axis.size for reduction in reductions)):
-        raise damaged(
-            folder.rank(result.rank) / "factors.npz", f"has factors of {sizes} rows, not {axes}"
-        )
-    W, H = _scaled(factors["W"].astype(np.float64), factors["H"].astype(np.float64))
-    trace = folder.trace(result.rank)
-    side = _MAP_BYTES // (3 * n_results)
-    shown = asdict(result) | {
+    views = folder.views(result.rank, "fit_blocks", "blocks", "rows", "columns")
+    W, H = _factors(folder, result)
+    unit = math.sqrt(result.mean_weight or 1.0)  # errors of a trace are not weighted means
+    told = asdict(result) | {
         "trace": [
-            [int(t), significant(s, 4), significant(rmse, 6)]
-            for t, s, rmse, _ in thinned(list(trace), 300)
+            [int(t), significant(s, 4), significant(rmse / unit, 6)]
+            for t, s, rmse, _ in thinned(list(folder.trace(result.rank)), 300)
         ],
-        "components": [_component(c, W, H, reductions) for c in range(result.rank)],
+        "components": _components(W, H, reductions),
         "alike": {"W": packed(cosines(W)), "H": packed(cosines(H))},
         "maps": {
-            key: _map(views[stored], side)
-            for key, stored in (("V", "V_blocks"), ("fit", "fit_blocks"), ("residual", "blocks"))
+            key: _map(views[stored], _map_cap(n_results))
+            for key, stored in (("fit", "fit_blocks"), ("residual", "blocks"))
         },
         "rows": _errors(views["rows"], reductions[0]),
         "columns": _errors(views["columns"], reductions[1]),
     }
     if (found := folder.consensus(result.rank)) is not None:
-        shown["consensus"] = consensus_matrix(found, _MAP_BYTES // n_results)
+        told["consensus"] = consensus_matrix(found, _MAP_BYTES // n_results)
     if "examples" in views:
-        shown |= _examples(views, reductions[1].axis, n_results)
-    return shown
+        told |= _examples(views, reductions[1].axis, n_results)
+    return told
 
 
-def _component(
-    c: int, W: np.ndarray, H: np.ndarray, reductions: tuple[Reduction, Reduction]
-) -> dict[str, Any]:
-    sides = {}
+def _components(
+    W: np.ndarray, H: np.ndarray, reductions: tuple[Reduction, Reduction]
+) -> list[dict[str, Any]]:
+    """Each component over both axes; of entries with names, the telling and the greatest ones."""
+    found: list[dict[str, Any]] = [{} for _ in range(W.shape[1])]
     for name, factor, reduction in zip("WH", (W, H), reductions, strict=True):
-        x = factor[:, c]
-        sides[name] = reduction(x)
-        if reduction.axis.kind != "image":
-            sides[f"{name}_top"] = top(x, reduction.axis, 12)
-    return sides
+        specific = specificities(factor) if reduction.is_sorted else factor
+        for c, sides in enumerate(found):
+            x = factor[:, c]
+            sides[name] = reduction(x)
+            if reduction.is_sorted:
+                sides[f"{name}_telling"] = telling(x, specific[:, c], reduction.axis, 12)
+                sides[f"{name}_top"] = top(x, reduction.axis, 8)
+    return found
 
 
 def _errors(x: np.ndarray, reduction: Reduction) -> dict[str, Any]:
-    shown = {"values": reduction(x)}
-    return shown if reduction.axis.kind == "image" else shown | {"top": top(x, reduction.axis, 6)}
+    values = {"values": reduction(x)}
+    return values | {"top": top(x, reduction.axis, 6)} if reduction.is_sorted else values
 
 
 def _map(blocks: np.ndarray, cap: int) -> dict[str, Any]:
     small = shrunk(blocks, cap)
-    return {"shape": list(small.shape), **packed(small)}
+    return {"shape": list(small.shape), **packed(small, depth=16)}
 
 
 def consensus_matrix(found: dict[str, np.ndarray], budget: int) -> dict[str, Any]:
@@ -145,6 +205,7 @@ def consensus_matrix(found: dict[str, np.ndarray], budget: int) -> dict[str, Any
         "samples": len(order),
         "cophenetic": significant(float(found["cophenetic"]), 4),
         "runs": len(found["kept"]),
+        "errors": [significant(e, 6) for e in found["errors"][found["kept"].astype(bool)]],
         **packed(small),
     }
 

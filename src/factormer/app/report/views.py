@@ -9,7 +9,7 @@ import base64
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ from factormer.app.read import Axis
 from factormer.app.read.mutations import order_of
 
 _LABEL = 80  # characters of a label that are shown
+_LABELS = 2000  # at most, beside those of the entries that are listed
+_SORTED = 200  # points of a line that falls throughout
+_HEAVIEST = 30  # entries of a component, at least, among which the most specific are listed
+_HEAVY = 0.1  # of its peak, from where on an entry is among them too
+_IN_ORDER = 0.3  # of the squares of differences that shuffled entries have
 
 
 def packed(values: Float[np.ndarray, "..."], *, depth: int = 8) -> dict[str, Any]:
@@ -58,20 +63,32 @@ def squeezed(image: Float[np.ndarray, "h w"], height: int, width: int) -> np.nda
 
 @dataclass(frozen=True)
 class Reduction:
-    """How vectors over one axis are shown: as an image, or as at most `cap` points of a line."""
+    """How vectors over one axis are shown: as an image, or as at most `cap` points of a line.
+
+    Where neighbours need not belong together, values are sorted, the greatest first.
+    """
 
     axis: Axis
     cap: int
 
     @property
+    def is_sorted(self) -> bool:
+        """Whether the order of the axis means nothing."""
+        return self.axis.kind in ("labels", "plain")
+
+    @property
     def _edges(self) -> np.ndarray:
-        n = min(self.axis.size, max(self.cap, 2))
+        n = min(self.axis.size, max(min(self.cap, _SORTED) if self.is_sorted else self.cap, 2))
+        if self.is_sorted:
+            return np.linspace(0, self.axis.size - 1, n).round().astype(int)
         return np.linspace(0, self.axis.size, n + 1).round().astype(int)[:-1]
 
     def __call__(self, x: Float[np.ndarray, " n"]) -> dict[str, Any]:
-        """The vector, as bytes; of the points that fall together the greatest is kept."""
+        """The vector, as bytes; of the points of a line that fall together the greatest is kept."""
         if self.axis.grid is not None:
             return packed(shrunk(x.reshape(self.axis.grid), self.cap))
+        if self.is_sorted:
+            return packed(-np.sort(-x)[self._edges], depth=16)  # what is not known comes last
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             return packed(np.fmax.reduceat(x, self._edges), depth=16)
@@ -84,6 +101,7 @@ class Reduction:
             "noun": axis.noun,
             "size": axis.size,
             "unit": axis.unit,
+            "sorted": self.is_sorted,
         }
         if axis.grid is not None:
             small = shrunk(np.zeros(axis.grid), self.cap).shape
@@ -94,7 +112,7 @@ class Reduction:
             about["positions"] = [float(f"{axis.positions[i]:.6g}") for i in edges]
         if (order := order_of(axis.labels)) is not None and axis.kind == "mutations":
             about["mutations"] = {"order": order}
-        if axis.labels is not None and len(edges) == axis.size and axis.size <= 2000:
+        if axis.labels is not None and axis.size <= _LABELS:
             about["labels"] = [_cut(label) for label in axis.labels]
         return about
 
@@ -106,6 +124,50 @@ def top(x: Float[np.ndarray, " n"], axis: Axis, count: int) -> list[list[Any]]:
     best = np.argpartition(-x, count - 1)[:count]
     best = best[np.argsort(-x[best], kind="stable")]
     return [[_cut(axis.name(int(i))), significant(float(x[i]))] for i in best if x[i] > 0]
+
+
+def specificities(X: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "n r"]:
+    """How far each entry belongs to one component alone: its share in all, each of sum 1.
+
+    1 for an entry that no other component has; 1/r for one that all have alike.
+    """
+    X = np.abs(X)
+    for axis in (0, 1):
+        peak = X.max(axis=axis, keepdims=True)  # divided by first, so that sums are finite
+        X = X / np.where(peak > 0, peak, 1.0)
+        total = X.sum(axis=axis, keepdims=True)
+        X = X / np.where(total > 0, total, 1.0)
+    return X
+
+
+def telling(
+    x: Float[np.ndarray, " n"], specificity: Float[np.ndarray, " n"], axis: Axis, count: int
+) -> list[list[Any]]:
+    """Names, specificities and loadings of the entries that set a component apart.
+
+    The most specific of the heaviest ones come first; equally specific ones by their loading, which
+    is relative to the peak.
+    """
+    peak = float(x.max(initial=0.0)) or 1.0
+    heaviest = np.argsort(-x, kind="stable")
+    heaviest = heaviest[: max(_HEAVIEST, int((x >= _HEAVY * peak).sum()))]
+    heaviest = heaviest[x[heaviest] > 0]
+    order = np.lexsort((-x[heaviest], -specificity[heaviest].round(2)))
+    return [
+        [_cut(axis.name(int(i))), significant(specificity[i], 3), significant(x[i] / peak, 3)]
+        for i in heaviest[order[:count]]
+    ]
+
+
+def in_order(axis: Axis, X: Float[np.ndarray, "n r"]) -> Axis:
+    """The axis, ordered where nobody said so and yet neighbours are alike in most components."""
+    if axis.kind != "plain" or axis.size < 16:
+        return axis
+    X = X / (np.abs(X).max(axis=0) + np.finfo(np.float64).tiny)  # so that squares are finite
+    squares = ((X - X.mean(axis=0)) ** 2).sum(axis=0)
+    steps = (np.diff(X, axis=0) ** 2).sum(axis=0) / 2  # as large as the squares if shuffled
+    is_smooth = bool(np.median(steps - _IN_ORDER * squares) < 0)
+    return replace(axis, is_ordered=True) if is_smooth else axis
 
 
 def significant(number: float, digits: int = 5) -> float:

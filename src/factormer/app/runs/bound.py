@@ -13,12 +13,14 @@ from factormer.app.runs.residuals import peak
 from factormer.data.intake import is_sparse
 
 _SMALL = 1000  # side up to which the Gram matrix is decomposed as a whole
+_ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum of squares, for each entry of the longer side
 
 
 def svd_bound(V: Any, max_rank: int) -> Float[np.ndarray, " k"]:
     """RMSE of the best approximation of each rank 0 … k ≤ max_rank (Eckart & Young, 1936).
 
-    Bounds the RMSE of every W Hᵀ from below, whatever loss W and H were fitted by.
+    Bounds the RMSE of every W Hᵀ from below, whatever loss W and H were fitted by. Differences of
+    squares that are no more than rounding are 0, which is always a bound.
     """
     m, n = V.shape
     V = V.astype(np.float64) / (c := peak(V))  # so that squares are finite
@@ -35,4 +37,7 @@ def svd_bound(V: Any, max_rank: int) -> Float[np.ndarray, " k"]:
         values: Any = svds(V, k=k, v0=start, return_singular_vectors=False)
         squares = np.sort(values)[::-1] ** 2
     left = sq_norm - np.concatenate([[0.0], np.cumsum(squares)])
-    return c * np.sqrt(left.clip(min=0) / (m * n))
+    left[left <= _ROUNDING * max(m, n) * sq_norm] = 0.0
+    if k == min(m, n):
+        left[k] = 0.0
+    return c * np.sqrt(left / (m * n))

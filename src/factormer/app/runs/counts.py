@@ -35,19 +35,24 @@ class Counts(NamedTuple):
         return "".join(f"+{name}:{Data.of(A).checksum()}" for name, A in given.items())
 
     def known(self, V: Any, missing: str | None) -> Any:
-        """A mask of the known entries, None for all; NaN is handled where V is read."""
-        parts = [A > 0 for A in self if A is not None] + ([V != 0] if missing else [])
+        """How much each entry counts, 0 where it is not known; None where all count the same.
+
+        NaN is handled where V is read.
+        """
+        mask = None if self.mask is None else self.mask != 0
+        parts = [A for A in (mask, self.weights) if A is not None] + ([V != 0] if missing else [])
         if not parts:
             return None
         if not is_sparse(V):
-            known = np.ones(V.shape, dtype=bool)
+            known = np.ones(V.shape)
             for part in parts:
-                known &= _dense(part)
+                known *= _dense(part)
             return known
         known = scipy.sparse.csr_array(parts.pop(-1 if missing else 0))  # of V's shape, and sparse
+        known = known.astype(np.float64)
         for part in parts:
             known = known.multiply(part).tocsr()
-        return known.astype(np.float64)
+        return known
 
 
 def _dense(A: Any) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,8 @@ from factormer.app.runs.folder import RankResult, RunFolder, write_arrays
 from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
 from factormer.app.runs.several import best_run
-from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out
+from factormer.app.runs.stored import SCHEMA
+from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out, told
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.problem.losses import as_loss
@@ -99,6 +101,7 @@ def fit(
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
+        "schema": SCHEMA,
         "command": command,
         "options": asdict(options),
         "data": _described(data, counts),
@@ -123,8 +126,9 @@ def fit(
             if options.holdout is not None:
                 hidden = held_out(data, rank, keywords, options.holdout)
             if options.repeats is not None:
+                began = time.perf_counter()
                 found = agreed(data, rank, keywords, options.repeats)
-                fitted = _Fitted(as_result(found), found=found)
+                fitted = _Fitted(as_result(found), _NOTHING, found, time.perf_counter() - began)
             elif options.n_init > 1:
                 fitted = _Fitted(best_run(data.V, rank, keywords, folder.runs(rank), ran))
             else:
@@ -136,11 +140,12 @@ def fit(
 
 
 class _Fitted(NamedTuple):
-    """A result, the trace of an earlier part of it, and the consensus that it is of."""
+    """A result, the trace of an earlier part of it, and the consensus of runs that it is, if so."""
 
     result: Result
     earlier: np.ndarray = _NOTHING
     found: Consensus | None = None
+    seconds: float = 0.0  # of all runs of the consensus
 
 
 def _fitted(
@@ -183,14 +188,18 @@ def _kept(
     errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]), loss)
     trace = _continued(fitted.earlier, result.trace)
     kept = _result(result, rank, shares, errors, bound, trace)
+    if counts.weights is not None:
+        kept = replace(kept, mean_weight=errors.weight)
     if hidden is not None:
         folds, rounding = hidden.errors[0].tolist(), hidden.resolution
         kept = replace(kept, held_out=folds, held_out_rounding=rounding)
     if found is not None:
         stability = [float(number) for number in found.stability]
         kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))
+        kept = replace(kept, seconds=fitted.seconds, message=told(found))
     views = errors._asdict()
-    del views["divergence"], views["explained"]  # which result.json has, where there are any
+    for name in ("divergence", "explained", "weight"):  # which result.json has, if any
+        del views[name]
     if data.columns.grid is not None and not is_sparse(data.V):
         at = np.argsort(-W, axis=0, kind="stable")[:_EXAMPLES].T  # (r, k)
         rows = np.unique(at)

@@ -9,6 +9,7 @@ rank-10/            factors.npz, W.csv, H.csv, trace.csv, views.npz, result.json
 rank-10.point.npz   the current point of a fit, and its trace; removed when the fit is done
 rank-10.runs/       runs of which the best will be kept, a sweep; likewise
 report.html         the page
+names.csv, report.json   names of components, and how the page is made, where somebody decided
 
 Of data beyond memory (`large.py`), run.json has results too, rank-10/ W.npy, H.npy and trace.csv.
 """
@@ -32,6 +33,7 @@ import numpy as np
 from jaxtyping import Float
 
 from factormer.app.read import Axis
+from factormer.app.runs.result import RankResult as RankResult
 from factormer.app.runs.stored import (
     built,
     check_trace,
@@ -48,37 +50,11 @@ from factormer.data.journal import forget_passes
 from factormer.data.locks import held
 
 # What a run that was killed leaves of a file that it was writing; see `replacing`.
-_LEFT = r"\.(\.run|[a-z]+\.json|data\.npz|report\.html|rank-\d+\.point\.npz)\.[0-9a-f]{8}\.new"
+_WRITTEN = r"\.run|[a-z]+\.json|data\.npz|report\.html|names\.csv|rank-\d+\.point\.npz"
+_LEFT = rf"\.({_WRITTEN})\.[0-9a-f]{{8}}\.new"
 PASSES = ".passes"  # folder of passes over data beyond memory, until the fit is done
-_FILES = ("run.json", "axes.json", "data.npz", "report.html", "choice.json", "choice.png")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankResult:
-    """How the fit of one rank ended; errors are those of W Hᵀ over the known entries of V."""
-
-    rank: int
-    status: str
-    message: str
-    iterations: int
-    seconds: float
-    objective: float
-    rmse: float
-    relative_error: float
-    explained: float
-    svd_rmse: float | None
-    shares: list[float]
-    stability: list[float] | None = None  # of each component, of several runs
-    runs_kept: int | None = None
-    held_out: list[float] | None = None  # the loss of hidden entries, fold by fold; or NaN
-    held_out_rounding: float | None = None  # differences of these that are rounding
-    divergence: float | None = None  # the mean loss of an entry, where it is not the squared error
-    explained_divergence: float | None = None  # how much less it is than that of a constant
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is nothing left to do for this rank."""
-        return self.status != "INTERRUPTED"
+_FILES = ("run.json", "axes.json", "data.npz", "choice.json", "choice.png")
+_FILES += ("report.html", "report.json", "names.csv")
 
 
 @dataclass(frozen=True)
@@ -157,7 +133,7 @@ class RunFolder:
     def consensus(self, rank: int) -> dict[str, np.ndarray] | None:
         """What is kept of several runs of a rank, if they were made."""
         path = self.rank(rank) / "consensus.npz"
-        names = ("matrix", "samples", "order", "cophenetic", "kept")
+        names = ("matrix", "samples", "order", "cophenetic", "kept", "errors")
         return load_arrays(path, *names) if path.is_file() else None
 
     def choice(self) -> dict[str, Any] | None:

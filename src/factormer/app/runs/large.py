@@ -13,7 +13,7 @@ import numpy as np
 
 from factormer.app.runs.check import check_taken
 from factormer.app.runs.folder import PASSES, RunFolder, dump
-from factormer.app.runs.stored import built
+from factormer.app.runs.stored import SCHEMA, built
 from factormer.data.blocks import Blocks
 from factormer.data.files import replacing, write
 from factormer.data.journal import about, check_passes, forget_passes, keep_passes
@@ -53,7 +53,7 @@ def fit_in_blocks(
     too, and the same command continues after them.
     """
     run, passes = RunFolder(folder), folder / PASSES
-    description = {"schema": 1, **described, "options": options, "passes_over": about(V)}
+    description = {"schema": SCHEMA, **described, "options": options, "passes_over": about(V)}
     _earlier(run, description, fresh=fresh)
     with run.held():
         results = _earlier(run, description, fresh=fresh)  # again, with the folder locked

@@ -48,6 +48,7 @@ class Blocks(NamedTuple):
 class Residuals(NamedTuple):
     """Errors of W Hᵀ over known entries; means of V and of W Hᵀ by blocks.
 
+    All means are weighted where entries count differently; `weight` is the mean of the weights.
     `rms` is that of V, and `relative` the share of it that `rmse` is. `rows`, `columns` and
     `blocks` are root mean squares of V − W Hᵀ, or mean losses where the loss is not the squared
     error. Then `divergence` is the mean loss of an entry, and `explained` how much less it is than
@@ -65,6 +66,7 @@ class Residuals(NamedTuple):
     fit_blocks: Float[np.ndarray, "p q"]
     divergence: float = math.nan
     explained: float = math.nan
+    weight: float = 1.0
 
 
 def residuals(
@@ -74,14 +76,17 @@ def residuals(
     known: Any = None,
     loss: Loss = FROBENIUS,
 ) -> Residuals:
-    """The residuals of a factorization; `known` is a mask, dense, or sparse for a sparse V."""
+    """The residuals of a factorization; `known` is how much each entry counts, 0 for not at all.
+
+    It is a mask or weights, dense, or sparse for a sparse V; None where all count the same.
+    """
     c = peak(V)
     W, H = _balanced(W.astype(np.float64), H.astype(np.float64), c)
     V, known = (scipy.sparse.csr_array(A) if is_sparse(A) else A for A in (V, known))
     by_sums = loss.is_quadratic or loss.zero_slope is not None or known is not None
     summed = (_sparse if is_sparse(V) and by_sums else _dense)(V, W, H, known, c, loss)
-    error, norm, entries, values, fit, each = summed
-    sq_error, count = max(error.blocks.sum(), 0.0), entries.blocks.sum()
+    error, norm, entries, values, fit, each, known_entries = summed
+    sq_error, count = max(error.blocks.sum(), 0.0), entries.blocks.sum()  # of weights
     of_loss, unit = {}, 1.0
     if not loss.is_quadratic:
         with np.errstate(over="ignore", under="ignore"):
@@ -98,12 +103,13 @@ def residuals(
         rmse=c * float(np.sqrt(sq_error / count)),
         rms=c * float(np.sqrt(norm / count)),
         relative=float(np.sqrt(sq_error / norm)) if norm else 0.0,
-        known=int(count),
+        known=known_entries,
         rows=shown(each.rows, entries.rows),
         columns=shown(each.columns, entries.columns),
         blocks=shown(each.blocks, entries.blocks),
         V_blocks=c * _mean(values.blocks, entries.blocks),
         fit_blocks=c * _mean(fit.blocks, entries.blocks),
+        weight=float(count / max(known_entries, 1)),
         **of_loss,
     )
 
@@ -113,15 +119,15 @@ def _of_constant(V: Any, known: Any, c: float, loss: Loss, constant: float) -> f
     if not constant > 0:
         return 0.0
 
-    def total(v: np.ndarray) -> float:
-        return float(_losses(loss, v, np.full(v.shape, constant)).sum())
+    def total(v: np.ndarray, weights: np.ndarray) -> float:
+        return float(weights @ _losses(loss, v, np.full(v.shape, constant)))
 
     if is_sparse(V):
-        v = _entries(V, known)[2] / c
+        _, _, v, weights = _entries(V, known)
         zeros = 0 if known is not None else V.shape[0] * V.shape[1] - len(v)
-        return total(v) + (zeros * total(np.zeros(1)) if zeros else 0.0)
+        return total(v / c, weights) + (zeros * total(np.zeros(1), np.ones(1)) if zeros else 0.0)
     parts = (_known(V, known, rows, c) for rows in _parts(len(V), max(1, _CHUNK // V.shape[1])))
-    return sum(total(v[ok]) for v, ok in parts)
+    return sum(total(v[w > 0], w[w > 0]) for v, w in parts)
 
 
 def _losses(loss: Loss, v: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -178,57 +184,59 @@ class _Sums:
         self.blocks += p @ q.T
 
 
-_Parts = tuple[_Sums, float, _Sums, _Sums, _Sums, _Sums]
+_Parts = tuple[_Sums, float, _Sums, _Sums, _Sums, _Sums, int]
 
 
-def _known(V: Any, mask: Any, rows: slice, c: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of V / c, and which of their entries are known."""
+def _known(V: Any, known: Any, rows: slice, c: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of V / c, and how much each of their entries counts."""
     some = V[rows]
     v = (some.toarray() if is_sparse(some) else np.asarray(some)).astype(np.float64) / c
-    ok = np.isfinite(v)
-    if mask is not None:
-        some = mask[rows]
-        ok &= (some.toarray() if is_sparse(some) else np.asarray(some)) > 0
-    return v, ok
+    weights = np.isfinite(v) * 1.0
+    if known is not None:
+        some = known[rows]
+        weights *= some.toarray() if is_sparse(some) else np.asarray(some)
+    return v, weights
 
 
 def _dense(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float, loss: Loss) -> _Parts:
     blocks = Blocks.of(*V.shape)
     error, entries, values, fit = (_Sums(blocks) for _ in range(4))
     each = error if loss.is_quadratic else _Sums(blocks)
-    norm, chunk = 0.0, max(1, _CHUNK // V.shape[1])
+    norm, count, chunk = 0.0, 0, max(1, _CHUNK // V.shape[1])
     for b, (start, end) in enumerate(zip(blocks.rows[:-1], blocks.rows[1:], strict=True)):
         for first in range(start, end, chunk):
             rows = slice(first, min(first + chunk, end))
-            (v, ok), y = _known(V, known, rows, c), W[rows] @ H.T
+            (v, w), y = _known(V, known, rows, c), W[rows] @ H.T
+            ok = w > 0
             if each is not error:
                 d = np.zeros_like(v)
-                d[ok] = _losses(loss, v[ok], y[ok])
+                d[ok] = w[ok] * _losses(loss, v[ok], y[ok])
                 each.add_dense(first, d, b)
             v, y = np.where(ok, v, 0.0), np.where(ok, y, 0.0)
-            norm += float((v**2).sum())
-            for sums, what in ((error, (v - y) ** 2), (entries, ok * 1.0), (values, v), (fit, y)):
-                sums.add_dense(first, what, b)
-    return error, norm, entries, values, fit, each
+            norm, count = norm + float((w * v**2).sum()), count + int(ok.sum())
+            for sums, what in ((error, (v - y) ** 2), (entries, 1.0), (values, v), (fit, y)):
+                sums.add_dense(first, w * what, b)
+    return error, norm, entries, values, fit, each, count
 
 
-def _entries(V: Any, known: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and values of the entries of sparse V that are stored, or known."""
+def _entries(V: Any, known: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns, values and weights of the entries of sparse V that are stored, or known."""
     if known is None:
         coo = scipy.sparse.coo_array(V)
-        return coo.row, coo.col, coo.data.astype(np.float64)
+        return coo.row, coo.col, coo.data.astype(np.float64), np.ones(len(coo.data))
     at = scipy.sparse.csr_array(known, copy=True)  # V there: zero where V stores nothing
     at.eliminate_zeros()
-    rows, columns = at.nonzero()
+    at = scipy.sparse.coo_array(at)
+    rows, columns = at.row, at.col
     v = np.asarray(scipy.sparse.csr_array(V)[rows, columns]).ravel().astype(np.float64)
-    return rows, columns, v
+    return rows, columns, v, at.data.astype(np.float64)
 
 
 def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float, loss: Loss) -> _Parts:
     blocks = Blocks.of(*V.shape)
     error, entries, values, fit = (_Sums(blocks) for _ in range(4))
     each = error if loss.is_quadratic else _Sums(blocks)
-    rows, columns, v = _entries(V, known)
+    rows, columns, v, w = _entries(V, known)
     v = v / c
     y = np.concatenate(
         [
@@ -237,24 +245,25 @@ def _sparse(V: Any, W: np.ndarray, H: np.ndarray, known: Any, c: float, loss: Lo
         ]
         or [np.zeros(0)]
     )
-    error.add_entries(rows, columns, (v - y) ** 2)
+    error.add_entries(rows, columns, w * (v - y) ** 2)
     if each is not error:
-        each.add_entries(rows, columns, _losses(loss, v, y))
-    values.add_entries(rows, columns, v)
+        each.add_entries(rows, columns, w * _losses(loss, v, y))
+    values.add_entries(rows, columns, w * v)
+    m, n = V.shape
     if known is not None:
-        entries.add_entries(rows, columns, np.ones_like(v))
-        fit.add_entries(rows, columns, y)
+        entries.add_entries(rows, columns, w)
+        fit.add_entries(rows, columns, w * y)
     else:  # what is not stored is zero there, and its error the square of the fit
         _add_squares(error, W, H)
         error.add_entries(rows, columns, -(y**2))
-        m, n = V.shape
         entries.add_product(np.ones((m, 1)), np.ones((n, 1)))
         fit.add_product(W, H)
         if each is not error:  # the loss of a zero is a multiple of its fit
             slope = loss.zero_slope or 0.0
             each.add_product(slope * W, H)
             each.add_entries(rows, columns, -slope * y)
-    return error, float((v**2).sum()), entries, values, fit, each
+    count = m * n if known is None else len(v)
+    return error, float(w @ v**2), entries, values, fit, each, count
 
 
 def _add_squares(sums: _Sums, W: np.ndarray, H: np.ndarray) -> None:

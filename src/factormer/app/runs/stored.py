@@ -13,6 +13,7 @@ import numpy as np
 
 from factormer.data.files import parsed
 
+SCHEMA = 1  # of run folders; runs without one in run.json have the first
 _REMEDY = "fit again, with --fresh or another --out"
 Kind = TypeVar("Kind")
 
@@ -40,7 +41,13 @@ def load_object(path: Path, **kinds: Any) -> dict[str, Any]:
 
 def load_in_blocks(path: Path) -> dict[str, Any] | None:
     """The run.json of a run on data beyond memory; None if it is of another run."""
-    if "passes_over" not in load_object(path):
+    run = load_object(path)
+    if (schema := run.get("schema", 1)) != SCHEMA:
+        raise ValueError(
+            f"{path} has schema {schema!r}, and this version of factormer reads schema {SCHEMA}; "
+            "use the version that wrote it, or a later one"
+        )
+    if "passes_over" not in run:
         return None
     return load_object(path, passes_over=dict, options=dict, shape=list, results=list)
 

@@ -51,10 +51,24 @@ def agreed(data: Data, rank: int, keywords: dict[str, Any], n_runs: int) -> Cons
 
 
 def as_result(found: Consensus) -> Result:
-    """The consensus as a result, with the history of the run that is most like all others."""
-    status = found.ended if found.status is not Status.INTERRUPTED else found.status
+    """The consensus as a result, with the history of the run that is most like all others.
+
+    Runs that are missing were interrupted or out of time, and the consensus is then too.
+    """
+    status = found.ended if found.status is None else found.status
     error = torch.tensor(found.error, dtype=torch.float64)
     return Result(found.factors, status, found.trace, error, to_numpy)
+
+
+def told(found: Consensus) -> str:
+    """How its runs ended, in words."""
+    kept, asked = int(found.kept.sum()), len(found.kept)
+    text = f"{kept} of {asked} runs are kept"
+    if found.status is Status.TIME_LIMIT:
+        text = f"the time limit was reached before all runs were done: {text}"
+    if not found.unmet:
+        return f"{text}, and all of them met the tolerance"
+    return f"{text}, of which {found.unmet} ended before the tolerance was met"
 
 
 def arrays_of(found: Consensus) -> dict[str, np.ndarray]:

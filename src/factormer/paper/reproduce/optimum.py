@@ -32,8 +32,8 @@ from factormer.starts import NNDSVD, Random
 PENALTIES = {"ρ = 1": BASELINE.solver, "ρ = tr/r": TRACE.solver}
 LEARNED = (PAPER, INIT_ALWAYS, ACCEL_ALWAYS)
 N_RANDOM = 5
-N_LONG = 1000
-LOOKS = (20, 50, 100, 300, 1000)
+N_LONG = 800
+LOOKS = (20, 50, 100, 300, 800)
 
 
 def optimum(matrices: dict[str, Tensor], *, n_iter: int = N_LONG) -> tuple[dict[str, Any], Any]:

@@ -2,7 +2,7 @@
 // What every part of the page uses: the run, its state, elements, numbers as text, the tooltip.
 
 const run = JSON.parse(document.getElementById("run").textContent);
-const state = { at: run.opened, component: 0, convergenceBy: "iteration", alikeBy: "H" };
+const state = { at: run.opened, component: 0, convergenceBy: "iteration", alikeBy: "profile", swapped: run.swapped, colours: null };
 
 const current = () => run.results[state.at];
 const byId = (id) => document.getElementById(id);
@@ -19,7 +19,7 @@ function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Bytes of the page as numbers; level 0 is "not known" (see factormer.report.views.packed).
+// Bytes of the page as numbers; level 0 is "not known" (see factormer.app.report.views.packed).
 const decoded = new WeakMap();
 function decode(packed) {
   if (decoded.has(packed)) return decoded.get(packed);
@@ -49,8 +49,8 @@ function number(x, digits = 4) {
 }
 const integer = (x) => x.toLocaleString("en");
 const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)} %`;
-const IRREGULAR = { frequency: "frequencies" };
-const plural = (noun, n = 2) => (n === 1 ? noun : IRREGULAR[noun] || `${noun}s`);
+const IRREGULAR = { spectrum: "spectra", index: "indices", analysis: "analyses" };
+const plural = (noun, n = 2) => (n === 1 ? noun : IRREGULAR[noun] || (/[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}s`));
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function explainedText(x) {
@@ -66,12 +66,16 @@ function nameOf(axis, i) {
     const [y, x] = [Math.floor(i / axis.shown[1]), i % axis.shown[1]];
     return `${axis.noun} (${Math.floor(y * step[0]) + 1}, ${Math.floor(x * step[1]) + 1})`;
   }
-  if (axis.labels) return axis.labels[i];
+  if (axis.labels && !axis.sorted && axis.first.length === axis.size) return axis.labels[i];
   if (axis.positions) return `${number(axis.positions[i])} ${axis.unit}`.trim();
+  if (axis.sorted) return `${integer(axis.first[i] + 1)} of ${integer(axis.size)} ${plural(axis.noun)}`;
   const first = axis.first[i] + 1;
   const last = i + 1 < axis.first.length ? axis.first[i + 1] : axis.size;
   return last > first ? `${plural(axis.noun)} ${integer(first)}–${integer(last)}` : `${axis.noun} ${integer(first)}`;
 }
+
+// The name of row or column i of V.
+const labelOf = (axis, i) => (axis.labels ? axis.labels[i] : axis.positions && axis.first.length === axis.size ? nameOf(axis, i) : `${axis.noun} ${integer(i + 1)}`);
 
 const tip = byId("tip");
 function showTip(event, text) {
@@ -86,6 +90,29 @@ function showTip(event, text) {
 }
 function hideTip() {
   tip.hidden = true;
+}
+// What the keyboard points at is shown like what the mouse points at, and said to those who listen.
+function tell(x, y, text) {
+  showTip({ clientX: x, clientY: y }, text);
+  byId("said").textContent = text;
+}
+
+const ARROWS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+const within = (x, low, high) => Math.min(high, Math.max(low, x));
+
+// Arrow keys on a chart go from point to point; `show(i)` shows one, and `pick(i)` is Enter.
+function steppable(root, count, show, hide, pick) {
+  let i = 0;
+  root.tabIndex = 0;
+  root.addEventListener("keydown", (event) => {
+    const arrow = ARROWS[event.key];
+    if (arrow) i = within(i + (arrow[1] - arrow[0]) * (event.shiftKey ? 10 : 1), 0, count - 1);
+    else if (event.key === "Enter" && pick) return pick(i);
+    else return;
+    event.preventDefault();
+    show(i);
+  });
+  root.addEventListener("blur", hide);
 }
 
 // Draw anew whenever the width changes.

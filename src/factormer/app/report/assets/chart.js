@@ -12,78 +12,101 @@ function ticks(low, high, count) {
   return found;
 }
 
+// Round numbers on a logarithmic axis: at least three, where there are three, and not many more.
 function logTicks(low, high) {
-  const found = [];
-  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++) {
-    for (const k of high / low < 30 ? [1, 2, 5] : [1]) found.push(k * 10 ** p);
+  const powers = [];
+  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++) powers.push(p);
+  const inside = (y) => y >= low * 0.999 && y <= high * 1.001;
+  for (const within of [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]]) {
+    const found = powers.flatMap((p) => within.map((k) => k * 10 ** p)).filter(inside);
+    if (found.length >= 3) return found.filter((_, i) => i % Math.ceil(found.length / 6) === 0);
   }
-  const inside = found.filter((y) => y >= low * 0.999 && y <= high * 1.001);
-  return inside.length >= 2 ? inside : ticks(low, high, 3).filter((y) => y > 0);
+  return ticks(low, high, 4).filter((y) => y > 0);
 }
 
-// Series [{points, className, dots, beside}] with axes; pointing shows `hover(x)`, clicking is `pick(x)`.
-// What is only `beside` the others is cut off where they end. A third number of a point is its spread. `mark` is an x
-// to point out, `range` what the y axis shows at least.
-function lineChart({ series, xName, yName, log = false, label, hover, pick, wholeX = false, mark = null, range = null }) {
+// As many digits as tell neighbouring ticks apart.
+function tickTexts(found) {
+  for (let digits = 2; digits < 8; digits++) {
+    const texts = found.map((x) => number(x, digits));
+    if (new Set(texts).size === texts.length && found.every((x, i) => Math.abs(Number(x.toPrecision(digits)) - x) <= 1e-9 * Math.abs(x))) return texts;
+  }
+  return found.map((x) => number(x, 8));
+}
+
+// Series [{points, className, dots}] with axes; pointing shows `hover(x)`, clicking is `pick(x)`. A third number of a
+// point is its spread. `mark` is an x to point out, `range` what the y axis shows at least, `stops` the x of arrow keys.
+function lineChart({ series, xName, yName, log = false, logX = false, label, hover, pick, stops, wholeX = false, mark = null, range = null }) {
   return (width) => {
     const height = Math.round(Math.min(320, Math.max(220, width * 0.56)));
-    const box = { left: 58, right: 14, top: 22, bottom: 38 };
-    const all = series.filter((s) => !s.beside).flatMap((s) => s.points).filter(([, y]) => Number.isFinite(y) && (!log || y > 0));
+    const box = { left: 64, right: 14, top: 24, bottom: 40 };
+    const isDrawn = ([x, y]) => Number.isFinite(y) && (!log || y > 0) && (!logX || x > 0);
+    const all = series.flatMap((s) => s.points).filter(isDrawn);
     let [x0, x1] = extent(all.map(([x]) => x));
     let [y0, y1] = extent(all.flatMap(([, y, s]) => (s && y > s ? [y - s, y + s] : [y])));
-    if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
+    if (x0 === x1) [x0, x1] = logX ? [x0 / 2, x1 * 2] : [x0 - 1, x1 + 1];
     if (range) [y0, y1] = [Math.min(range[0], y0), Math.max(range[1], y1)];
     else if (log) [y0, y1] = y0 === y1 ? [y0 / 1.5, y1 * 1.5] : [y0 / (y1 / y0) ** 0.04, y1 * (y1 / y0) ** 0.04];
     else [y0, y1] = y0 < 0.5 * y1 ? [0, y1 * 1.05] : [y0 - 0.1 * (y1 - y0 || y1), y1 + 0.1 * (y1 - y0 || y1)];
-    const digits = Math.min(7, 3 + Math.max(0, Math.floor(-Math.log10((y1 - y0) / (y1 || 1)))));
-    const level = (y) => (log ? (Math.log(y) - Math.log(y0)) / (Math.log(y1) - Math.log(y0)) : (y - y0) / (y1 - y0));
-    const px = (x) => box.left + ((x - x0) / (x1 - x0)) * (width - box.left - box.right);
-    const py = (y) => height - box.bottom - level(y) * (height - box.top - box.bottom);
+    const place = (x, a, b, isLog) => (isLog ? Math.log(x / a) / Math.log(b / a) : (x - a) / (b - a));
+    const px = (x) => box.left + place(x, x0, x1, logX) * (width - box.left - box.right);
+    const py = (y) => height - box.bottom - place(y, y0, y1, log) * (height - box.top - box.bottom);
     const root = el("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label, class: pick ? "pickable" : null });
-    for (const y of log ? logTicks(y0, y1) : ticks(y0, y1, 4)) {
+    const yTicks = log ? logTicks(y0, y1) : ticks(y0, y1, 4);
+    tickTexts(yTicks).forEach((text, i) => {
       root.append(
-        el("line", { class: "grid", x1: box.left, x2: width - box.right, y1: py(y), y2: py(y) }),
-        el("text", { x: box.left - 8, y: py(y) + 4, "text-anchor": "end" }, number(y, digits)),
+        el("line", { class: "grid", x1: box.left, x2: width - box.right, y1: py(yTicks[i]), y2: py(yTicks[i]) }),
+        el("text", { x: box.left - 8, y: py(yTicks[i]) + 4, "text-anchor": "end" }, text),
       );
-    }
-    for (const x of ticks(x0, x1, Math.max(3, Math.min(8, Math.floor(width / 75))))) {
-      if (wholeX && !Number.isInteger(x)) continue;
-      root.append(el("text", { x: px(x), y: height - box.bottom + 18, "text-anchor": "middle" }, number(x, 3)));
-    }
+    });
+    const many = within(Math.floor(width / 75), 3, 8);
+    const xTicks = (logX ? logTicks(x0, x1) : ticks(x0, x1, many)).filter((x) => !wholeX || Number.isInteger(x));
+    const foot = height - box.bottom;
+    root.append(el("line", { class: "axis", x1: box.left, x2: width - box.right, y1: foot, y2: foot }));
+    tickTexts(xTicks).forEach((text, i) => {
+      root.append(
+        el("line", { class: "axis", x1: px(xTicks[i]), x2: px(xTicks[i]), y1: foot, y2: foot + 4 }),
+        el("text", { x: px(xTicks[i]), y: foot + 17, "text-anchor": "middle" }, text),
+      );
+    });
     root.append(
-      el("text", { x: box.left, y: 10 }, yName),
-      el("text", { x: width - box.right, y: height - 3, "text-anchor": "end" }, xName),
+      el("text", { x: 0, y: 10 }, yName + (log ? " (log)" : "")),
+      el("text", { x: width - box.right, y: height - 3, "text-anchor": "end" }, xName + (logX ? " (log)" : "")),
     );
-    const inside = el("svg", { class: "clip", x: box.left - 6, y: box.top - 6, width: width - box.left - box.right + 12, height: height - box.top - box.bottom + 12 });
-    inside.setAttribute("viewBox", `${box.left - 6} ${box.top - 6} ${width - box.left - box.right + 12} ${height - box.top - box.bottom + 12}`);
-    root.append(inside);
-    if (mark !== null && mark >= x0 && mark <= x1) inside.append(markAt(px(mark), box.top, height - box.bottom));
+    if (mark !== null && mark >= x0 && mark <= x1) root.append(markAt(px(mark), box.top, foot));
     for (const { points, className, dots } of series) {
-      const drawn = points.filter(([, y]) => Number.isFinite(y) && (!log || y > 0)).map(([x, y]) => [px(x), py(y)]);
-      inside.append(el("path", { class: `curve ${className || ""}`, d: polyline(drawn) }));
-      for (const [x, y, s] of points) if (s && (!log || y > s)) inside.append(el("line", { class: `spread ${className || ""}`, x1: px(x), x2: px(x), y1: py(y - s), y2: py(y + s) }));
-      if (dots) points.forEach(([x, y], i) => inside.append(el("circle", { class: i === dots.here ? "dot here" : "dot", cx: px(x), cy: py(y), r: i === dots.here ? 5 : 3.5 })));
+      const drawn = points.filter(isDrawn);
+      root.append(el("path", { class: `curve ${className || ""}`, d: polyline(drawn.map(([x, y]) => [px(x), py(y)])) }));
+      for (const [x, y, s] of drawn) if (s && (!log || y > s)) root.append(el("line", { class: `spread ${className || ""}`, x1: px(x), x2: px(x), y1: py(y - s), y2: py(y + s) }));
+      if (dots) points.forEach(([x, y], i) => isDrawn([x, y]) && root.append(el("circle", { class: i === dots.here ? "dot here" : "dot", cx: px(x), cy: py(y), r: i === dots.here ? 5 : 3.5 })));
     }
-    const cross = el("line", { class: "cross", y1: box.top, y2: height - box.bottom, visibility: "hidden" });
+    const cross = el("line", { class: "cross", y1: box.top, y2: foot, visibility: "hidden" });
     root.append(cross);
     const xAt = (event) => {
       const bounds = root.getBoundingClientRect();
-      const x = x0 + ((((event.clientX - bounds.left) / bounds.width) * width - box.left) / (width - box.left - box.right)) * (x1 - x0);
-      return Math.min(x1, Math.max(x0, x));
+      const share = within((((event.clientX - bounds.left) / bounds.width) * width - box.left) / (width - box.left - box.right), 0, 1);
+      return logX ? x0 * (x1 / x0) ** share : x0 + share * (x1 - x0);
     };
-    root.addEventListener("pointermove", (event) => {
-      const found = hover(xAt(event));
+    const show = (x, say) => {
+      const found = hover(x);
       if (!found) return;
-      cross.setAttribute("x1", px(found.x));
-      cross.setAttribute("x2", px(found.x));
+      const at = within(px(found.x), box.left, width - box.right) || box.left;
+      cross.setAttribute("x1", at);
+      cross.setAttribute("x2", at);
       cross.setAttribute("visibility", "visible");
-      showTip(event, found.text);
-    });
-    root.addEventListener("pointerleave", () => {
+      say(found.text, at);
+    };
+    const hide = () => {
       cross.setAttribute("visibility", "hidden");
       hideTip();
-    });
+    };
+    root.addEventListener("pointermove", (event) => show(xAt(event), (text) => showTip(event, text)));
+    root.addEventListener("pointerleave", hide);
     if (pick) root.addEventListener("click", (event) => pick(xAt(event)));
+    const byKey = (i) => show(stops[i], (text, at) => {
+      const bounds = root.getBoundingClientRect();
+      tell(bounds.left + (at / width) * bounds.width, bounds.top + bounds.height / 3, text);
+    });
+    steppable(root, stops.length, byKey, hide, pick && ((i) => pick(stops[i])));
     return root;
   };
 }
@@ -129,56 +152,83 @@ function key(list, entries) {
   list.replaceChildren(...entries.map(([name, text]) => el("li", {}, swatch(name), text)));
 }
 
-// A vector over a line, filled to its foot; `axes` adds the ends of the axis below.
-function profile(axis, packed, { height = 64, axes = false, label, thin = false, unit = "" }) {
-  const values = decode(packed);
-  const places = axis.unit === "Hz" ? axis.positions.map(pitch) : axis.positions || axis.first;
+// Where the points of a vector over an axis are drawn, and round numbers on it.
+function scaleOf(axis, count) {
+  if (axis.unit === "Hz") {
+    const found = [0, 100, 300, 1000, 3000, 10000, 30000].filter((f) => f >= axis.positions[0] && f <= axis.positions.at(-1));
+    const few = found.length > count ? found.filter((f) => [0, 300, 1000, 3000, 10000].includes(f)) : found;
+    return { places: axis.positions.map(pitch), marks: few.map((f) => [pitch(f), number(f)]), name: "Hz" };
+  }
+  const places = axis.positions || axis.first.map((i) => i + 1);
   const [p0, p1] = extent(places);
+  const found = ticks(p0, p1, count).filter((x) => axis.positions || Number.isInteger(x));
+  const name = axis.positions ? axis.unit || axis.noun : plural(axis.noun);
+  return { places, marks: tickTexts(found).map((text, i) => [found[i], text]), name };
+}
+
+// A vector over a line, filled to its foot, with its axis below; `full` adds that of the values, and answers when
+// pointed at. Its values are multiplied by `times`.
+function profile(axis, packed, { height = 64, full = false, label, thin = false, unit = "", times = 1, xNote = "", yName = "" }) {
+  const values = decode(packed).map((y) => times * y);
   return (width) => {
-    const foot = axes ? 18 : 0;
-    const [low, high] = [Math.min(0, packed.low), packed.high > Math.min(0, packed.low) ? packed.high : 1];
-    const px = (i) => (p1 > p0 ? ((places[i] - p0) / (p1 - p0)) * width : width / 2);
-    const py = (y) => 3 + (1 - ((Number.isNaN(y) ? low : y) - low) / (high - low)) * (height - 6);
-    const points = Array.from(values, (y, i) => [px(i), py(y)]);
+    const { places, marks, name } = scaleOf(axis, within(Math.floor(width / (full ? 70 : 45)), 3, 8));
+    const [p0, p1] = extent(places);
+    const [top, left, right, foot] = full ? [yName ? 16 : 4, 46, 8, 34] : [3, 1, 1, 16];
+    const [small, large] = [times * Math.min(0, packed.low), times * packed.high];
+    const [low, high] = [small, large > small ? large : 1];
+    const px = (p) => left + (p1 > p0 ? (p - p0) / (p1 - p0) : 0.5) * (width - left - right);
+    const py = (y) => top + (1 - ((Number.isNaN(y) ? low : y) - low) / (high - low)) * height;
+    const points = Array.from(values, (y, i) => [px(places[i]), py(y)]);
     const ground = py(Math.max(low, 0));
-    const root = el("svg", { viewBox: `0 0 ${width} ${height + foot}`, height: height + foot, role: "img", "aria-label": label });
+    const all = top + height + foot;
+    const root = el("svg", { viewBox: `0 0 ${width} ${all}`, height: all, role: "img", "aria-label": label });
+    if (full) {
+      const found = ticks(low, high, 3);
+      tickTexts(found).forEach((text, i) => {
+        root.append(
+          el("line", { class: "grid", x1: left, x2: width - right, y1: py(found[i]), y2: py(found[i]) }),
+          el("text", { x: left - 6, y: py(found[i]) + 4, "text-anchor": "end" }, text),
+        );
+      });
+    }
     root.append(
       el("path", { class: "area", d: `${polyline(points)}L${points.at(-1)[0].toFixed(1)} ${ground}L${points[0][0].toFixed(1)} ${ground}Z` }),
       el("path", { class: thin ? "curve thin" : "curve", d: polyline(points) }),
+      el("line", { class: "axis", x1: left, x2: width - right, y1: top + height, y2: top + height }),
     );
-    if (axes) {
-      const names = axis.positions ? [number(axis.positions[0], 3), `${number(axis.positions.at(-1), 3)} ${axis.unit}`] : [`${axis.noun} 1`, integer(axis.size)];
-      root.append(
-        el("line", { class: "grid", x1: 0, x2: width, y1: height, y2: height }),
-        el("text", { x: 0, y: height + 14 }, names[0]),
-        el("text", { x: width, y: height + 14, "text-anchor": "end" }, names[1]),
-      );
-      const dot = el("circle", { class: "dot", r: 4, visibility: "hidden" });
-      root.append(dot);
-      root.addEventListener("pointermove", (event) => {
-        const bounds = root.getBoundingClientRect();
-        const x = ((event.clientX - bounds.left) / bounds.width) * width;
-        let best = 0;
-        points.forEach(([at], i) => { if (Math.abs(at - x) < Math.abs(points[best][0] - x)) best = i; });
-        dot.setAttribute("cx", points[best][0]);
-        dot.setAttribute("cy", points[best][1]);
-        dot.setAttribute("visibility", "visible");
-        showTip(event, `${nameOf(axis, best)}: ${number(values[best], 3)}${unit}`);
-      });
-      root.addEventListener("pointerleave", () => {
-        dot.setAttribute("visibility", "hidden");
-        hideTip();
-      });
+    for (const [p, text] of marks) {
+      const x = px(p);
+      const anchor = x < 14 ? "start" : x > width - 14 ? "end" : "middle";
+      root.append(el("line", { class: "axis", x1: x, x2: x, y1: top + height, y2: top + height + 3 }), el("text", { class: full ? null : "tiny", x, y: top + height + 14, "text-anchor": anchor }, text));
     }
+    if (!full) return root;
+    if (yName) root.append(el("text", { x: 0, y: 10 }, yName));
+    root.append(el("text", { x: width - right, y: all - 3, "text-anchor": "end" }, name + xNote));
+    const dot = el("circle", { class: "dot", r: 4, visibility: "hidden" });
+    root.append(dot);
+    const show = (i) => {
+      dot.setAttribute("cx", points[i][0]);
+      dot.setAttribute("cy", points[i][1]);
+      dot.setAttribute("visibility", "visible");
+      return `${nameOf(axis, i)}: ${number(values[i], 3)}${unit}`;
+    };
+    const hide = () => {
+      dot.setAttribute("visibility", "hidden");
+      hideTip();
+    };
+    root.addEventListener("pointermove", (event) => {
+      const bounds = root.getBoundingClientRect();
+      const x = ((event.clientX - bounds.left) / bounds.width) * width;
+      let best = 0;
+      points.forEach(([at], i) => { if (Math.abs(at - x) < Math.abs(points[best][0] - x)) best = i; });
+      showTip(event, show(best));
+    });
+    root.addEventListener("pointerleave", hide);
+    const byKey = (i) => {
+      const bounds = root.getBoundingClientRect();
+      tell(bounds.left + (points[i][0] / width) * bounds.width, bounds.top + points[i][1], show(i));
+    };
+    steppable(root, points.length, byKey, hide);
     return root;
   };
-}
-
-// Names with their values as bars; the list is ordered, greatest first.
-function bars(entries, count, format = (x) => number(x, 3)) {
-  const most = entries.length ? entries[0][1] : 1;
-  const items = entries.slice(0, count).map(([name, value]) =>
-    el("li", { style: `--w:${((100 * value) / most).toFixed(1)}%`, title: `${name}: ${number(value)}` }, el("span", {}, name), el("em", {}, format(value))),
-  );
-  return el("ol", { class: "bars" }, ...items);
 }

@@ -1,18 +1,25 @@
 // The components: a card each, and the picked one with where it is used.
 
 const axes = { W: run.rows, H: run.columns };
+// A component is a profile over one side of V, used more or less by each of the other; rows use it, unless swapped.
+const sideOf = (part) => ((part === "profile") === state.swapped ? "W" : "H");
+const axisOf = (part) => axes[sideOf(part)];
 // Photographs look right in grey; all else takes the colours of the page.
 const paletteOf = (side) => (side === "H" && axes.H.grid ? "grey" : "ramp");
+// Profiles are relative to their peak, uses in the unit of V: W is stored so, and H at most 1.
+const timesOf = (component, part) => (part === "profile" ? 1 / (component[sideOf("profile")].high || 1) : component[sideOf("profile")].high);
+const hasNames = (axis) => axis.sorted;
+// Catalogues of mutations have a chart of their own.
+const chartOf = (axis) => (axis.mutations ? mutationBars : profile);
 
 // How a component looks over one axis, small.
-function glance(component, side, c) {
-  const axis = axes[side];
-  const label = `Component ${c + 1} over the ${plural(axis.noun)}`;
+function glance(component, part, c) {
+  const [side, axis] = [sideOf(part), axisOf(part)];
+  const label = `${componentName(c)} over the ${plural(axis.noun)}`;
   if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, hover: false });
-  if (axis.kind === "labels" && side === "H") return bars(component.H_top, glanceTerms());
-  const chart = el("div", { class: side === "W" ? "chart quiet" : "chart" });
-  if (axis.mutations) responsive(chart, mutationBars(axis, component[side], { height: 62, label }));
-  else responsive(chart, profile(axis, component[side], { height: (side === "W" ? 34 : 62) * (isRoomy() ? 1.6 : 1), label, thin: true }));
+  if (hasNames(axis)) return bars(component[`${side}_telling`].map(([name, , loading]) => [name, loading]), glanceTerms());
+  const chart = el("div", { class: part === "use" ? "chart quiet" : "chart" });
+  responsive(chart, chartOf(axis)(axis, component[side], { height: (part === "use" ? 30 : 56) * (isRoomy() ? 1.6 : 1), label, thin: true }));
   return chart;
 }
 
@@ -28,14 +35,12 @@ function cardWidth(rank, isImage) {
 }
 
 // The sides that a card shows: always the profile; the use where it is a picture or a course.
-function sidesShown() {
-  return ["image", "line", "mutations"].includes(axes.W.kind) ? ["H", "W"] : ["H"];
-}
+const partsShown = () => (hasNames(axisOf("use")) ? ["profile"] : ["profile", "use"]);
 
 function drawCards() {
   const result = current();
   const cards = byId("cards");
-  const isImage = axes.H.kind === "image";
+  const isImage = axisOf("profile").kind === "image";
   cards.style.setProperty("--card", cardWidth(result.rank, isImage));
   cards.style.setProperty("--card-small", isImage ? "92px" : "140px");
   cards.classList.toggle("few", result.rank <= 6);
@@ -45,15 +50,25 @@ function drawCards() {
       el(
         "button",
         { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, onclick: () => pickComponent(c, true) },
-        ...sidesShown().map((side) => glance(component, side, c)),
-        el("span", { class: "caption" }, el("b", {}, String(c + 1)), el("span", {}, percent(result.shares[c]), steadyMark(result, c))),
+        ...partsShown().map((part) => glance(component, part, c)),
+        el("span", { class: "caption" }, el("b", { title: componentName(c) }, shortName(c)), el("span", {}, percent(result.shares[c]), steadyMark(result, c))),
         el("span", { class: "share" }, el("i", { style: `width:${((100 * result.shares[c]) / most).toFixed(1)}%` })),
       ),
     ),
   );
+  const pictures = partsShown().filter((part) => axisOf(part).kind === "image");
+  byId("cards-scale").replaceChildren(...pictures.map((part) => peakScale(plural(axisOf(part).noun), paletteOf(sideOf(part)))));
   byId("components-note").textContent =
     (result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`) +
     (result.stability ? ` Framed is the stability over ${result.runs_kept} runs: 1 where all find the same; below 0.5 it is marked.` : "");
+}
+
+// Each picture has its own scale; the picked one shows its numbers.
+function peakScale(what, palette) {
+  const scale = colourScale(linear(0, 1), palette);
+  const [none, over, peak] = scale.lastChild.children;
+  [none.textContent, over.textContent, peak.textContent] = ["0", `over the ${what}`, "its peak"];
+  return scale;
 }
 
 const isShaky = (stability) => stability < 0.5;
@@ -64,8 +79,8 @@ const steady = (result, c, before) => (result.stability ? `${before}${result.sta
 
 // A card in words.
 function spoken(component, c) {
-  const terms = axes.H.kind === "labels" ? component.H_top.slice(0, 3).map(([name]) => name) : [];
-  return [`Component ${c + 1}`, percent(current().shares[c]) + steady(current(), c, ", stability "), ...terms].join(", ");
+  const terms = hasNames(axisOf("profile")) ? component[`${sideOf("profile")}_telling`].slice(0, 3).map(([name]) => name) : [];
+  return [componentName(c), percent(current().shares[c]) + steady(current(), c, ", stability "), ...terms].join(", ");
 }
 
 function pickComponent(c, byHand = false) {
@@ -79,15 +94,18 @@ function pickComponent(c, byHand = false) {
 }
 
 // A component over one axis, large, with values under the pointer.
-function view(component, side, height) {
-  const axis = axes[side];
-  const unit = side === "W" ? "" : " of its peak";
-  const label = `Component ${state.component + 1} over the ${plural(axis.noun)}`;
-  if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, className: "whole", unit });
-  if (axis.kind === "labels" && side === "H") return bars(component.H_top, 12, (x) => percent(x, 0));
-  const chart = el("div", { class: side === "W" ? "chart quiet" : "chart" });
-  if (axis.mutations) responsive(chart, mutationBars(axis, component[side], { height, full: true, label, unit }));
-  else responsive(chart, profile(axis, component[side], { height, axes: true, label, unit }));
+function view(component, part, height) {
+  const [side, axis, times] = [sideOf(part), axisOf(part), timesOf(component, part)];
+  const unit = part === "use" ? "" : " of its peak";
+  const label = `${componentName(state.component)} over the ${plural(axis.noun)}`;
+  if (axis.kind === "image") {
+    const scale = linear(Math.min(0, component[side].low), component[side].high);
+    return el("div", {}, picture(axis, component[side], { palette: paletteOf(side), label, className: "whole", unit, times }), colourScale(scale, paletteOf(side), { times, unit }));
+  }
+  if (part === "profile" && hasNames(axis)) return telling(axis, component[`${side}_telling`]);
+  const chart = el("div", { class: part === "use" ? "chart quiet" : "chart" });
+  const xNote = axis.sorted ? ", those that use it most first" : "";
+  responsive(chart, chartOf(axis)(axis, component[side], { height, full: true, label, unit, times, xNote }));
   return chart;
 }
 
@@ -100,26 +118,33 @@ function thumbnails(result, c) {
       const packed = result.example_images[i];
       const canvas = el("canvas", { role: "img", "aria-label": `${run.rows.noun} ${i + 1}` });
       paint(canvas, decode(packed), result.example_shape, "grey");
-      const name = run.rows.labels ? run.rows.labels[i] : `${run.rows.noun} ${integer(i + 1)}`;
+      const name = labelOf(run.rows, i);
       return el("figure", {}, canvas, el("figcaption", { title: name }, name));
     }),
   );
 }
 
 const block = (title, ...content) => el("div", {}, el("h4", {}, title), ...content);
+const withButton = (title, button) => el("span", { class: "with-button" }, title, button);
+
+// All components of the rank in one table: what sets each apart, or what uses it most.
+function componentTable(what, head, key, times = () => 1) {
+  const rows = () => current().components.flatMap((component, c) => component[key].map(([name, ...numbers]) => [c + 1, givenName(c), name, ...numbers.map((x) => x * times(component))]));
+  return csvButton(`${run.name} rank ${current().rank} ${what}`, ["component", "name", ...head], rows);
+}
 
 function drawPicked() {
   const result = current();
   const c = state.component;
   const component = result.components[c];
-  const W = axes.W;
-  const used = [];
-  if (W.kind !== "labels" || W.size > 12) used.push(view(component, "W", 74));
+  const [shape, use] = [axisOf("profile"), axisOf("use")];
+  const input = el("input", { type: "text", id: "rename", maxlength: 60, placeholder: "Give it a name", "aria-label": `Name of component ${c + 1}`, value: givenName(c), autocomplete: "off", spellcheck: "false" });
+  input.addEventListener("change", () => rename(c, input.value));
   const parts = [
     el(
       "div",
       { class: "step" },
-      el("span", {}, el("h3", {}, `Component ${c + 1}`), el("p", { class: "lead" }, `${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`)),
+      el("span", {}, el("h3", {}, componentName(c)), el("p", { class: "lead" }, `${c + 1} of ${result.rank}; ${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`)),
       el(
         "div",
         {},
@@ -127,11 +152,20 @@ function drawPicked() {
         el("button", { type: "button", "aria-label": "Next component", onclick: () => pickComponent(c + 1) }, "→"),
       ),
     ),
-    block(axes.H.kind === "labels" ? `Its ${plural(axes.H.noun)}` : `Over the ${plural(axes.H.noun)}`, view(component, "H", 110)),
+    input,
   ];
-  if (used.length) parts.push(block(`Where it is used, over the ${plural(W.noun)}`, ...used));
-  if (isSound) parts.push(block("Its spectrogram", spectrogram(component, `Spectrogram of component ${c + 1}`)));
-  if (result.examples) parts.push(block(`${capital(plural(W.noun))} that use it most`, thumbnails(result, c)));
-  else if (component.W_top && W.kind !== "line") parts.push(block(`${capital(plural(W.noun))} that use it most`, bars(component.W_top, 7)));
+  const key = `${sideOf("profile")}_telling`;
+  const title = hasNames(shape)
+    ? withButton(`${capital(plural(shape.noun))} that set it apart`, componentTable(plural(shape.noun), [shape.noun, "specificity", "loading"], key))
+    : `Over the ${plural(shape.noun)}`;
+  parts.push(block(title, view(component, "profile", 110)));
+  if (hasNames(shape) && result.rank > 1) parts.at(-1).append(el("p", { class: "hint" }, "Specificity: 1 where no other component has it. Loading: relative to the largest."));
+  if (!use.sorted || use.size > 12) parts.push(block(`Where it is used, over the ${plural(use.noun)}`, view(component, "use", 74)));
+  if (isSound) parts.push(block("Its spectrogram", spectrogram(component, `Spectrogram of ${componentName(c)}`)));
+  if (result.examples && !state.swapped) parts.push(block(`${capital(plural(use.noun))} that use it most`, thumbnails(result, c)));
+  else if (use.sorted) {
+    const top = component[`${sideOf("use")}_top`].map(([name, value]) => [name, value * timesOf(component, "use")]);
+    parts.push(block(withButton(`${capital(plural(use.noun))} that use it most`, componentTable(`${plural(use.noun)} by use`, [use.noun, "use"], `${sideOf("use")}_top`, (one) => timesOf(one, "use"))), bars(top, 7)));
+  }
   byId("picked").replaceChildren(el("div", { class: "panel" }, ...parts));
 }

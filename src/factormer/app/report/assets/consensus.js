@@ -12,27 +12,23 @@ function drawAgreement() {
   byId("consensus-note").textContent = `The share of runs in which two ${plural(run.rows.noun)} have the same largest component, like beside like${consensus.rows ? "" : `, ${integer(consensus.samples)} of them in ${count} × ${count} blocks`}. Sharp blocks mean agreement; cophenetic correlation ${consensus.cophenetic.toFixed(3)}.`;
   const values = decode(consensus);
   const canvas = byId("consensus-map");
-  paint(canvas, values, consensus.shape, "ramp", [0, 1]);
+  paint(canvas, values, consensus.shape, "ramp", linear(0, 1));
   canvas.style.imageRendering = "pixelated";
   canvas.setAttribute("aria-label", `Consensus matrix of ${integer(consensus.samples)} ${plural(run.rows.noun)}; cophenetic correlation ${consensus.cophenetic.toFixed(3)}`);
   const name = (i) => {
     if (!consensus.rows) return `${plural(run.rows.noun)} ${integer(Math.round((i * consensus.samples) / count) + 1)}–${integer(Math.round(((i + 1) * consensus.samples) / count))} in this order`;
-    const row = consensus.rows[i];
-    return run.rows.labels ? run.rows.labels[row] : `${run.rows.noun} ${integer(row + 1)}`;
+    return labelOf(run.rows, consensus.rows[i]);
   };
-  canvas.onpointermove = (event) => {
-    const at = pixelAt(canvas, event);
-    showTip(event, at && `${name(at[0])} and ${name(at[1])}: together in ${percent(values[at[0] * count + at[1]], 0)} of the runs`);
-  };
-  canvas.onpointerleave = hideTip;
-  byId("consensus-scale").replaceChildren(colourScale(0, 1, "ramp"));
+  pointable(canvas, ([a, b]) => `${name(a)} and ${name(b)}: together in ${percent(values[a * count + b], 0)} of the runs`);
+  byId("consensus-scale").replaceChildren(colourScale(linear(0, 1), "ramp"));
   const items = result.stability.map((s, c) =>
     el(
       "li",
-      { style: `--w:${Math.max(0, 100 * s).toFixed(1)}%`, class: isShaky(s) ? "low" : null },
-      el("span", {}, el("button", { type: "button", onclick: () => { pickComponent(c); byId("components").scrollIntoView(); } }, `Component ${c + 1}`), `, ${percent(result.shares[c])}`),
+      { style: barWidth(s), class: isShaky(s) ? "low" : null },
+      el("span", {}, el("button", { type: "button", onclick: () => { pickComponent(c); byId("components").scrollIntoView(); } }, componentName(c)), `, ${percent(result.shares[c])}`),
       el("em", {}, s.toFixed(2)),
     ),
   );
   byId("stability-list").replaceChildren(el("ol", { class: "bars" }, ...items));
+  byId("stability-csv").replaceChildren(csvButton(`${run.name} rank ${result.rank} stability`, ["component", "name", "share", "stability"], () => result.stability.map((s, c) => [c + 1, givenName(c), result.shares[c], s])));
 }

@@ -24,20 +24,28 @@ function colours(palette) {
   return table;
 }
 
-// Values, row by row, on a canvas of `shape`; `range` is what the ends of the ramp stand for.
-function paint(canvas, values, [height, width], palette, range) {
+// What the colours of a map stand for: from a value to its place on the ramp, 0 to 1, and back.
+const linear = (low, high) => ({ low, high, level: (x) => (x - low) / (high - low || 1), value: (l) => low + l * (high - low) });
+const byRoot = (low, high) => ({ low: 0, high, level: (x) => Math.sqrt(Math.max(0, x) / (high || 1)), value: (l) => l * l * high });
+// Of skewed values: about proportional near 0, and by ratios above `foot`.
+function logarithmic(high, foot) {
+  const top = Math.log1p(high / foot);
+  return { low: 0, high, level: (x) => Math.log1p(Math.max(0, x) / foot) / top, value: (l) => foot * Math.expm1(l * top) };
+}
+
+// Values, row by row, on a canvas of `shape`.
+function paint(canvas, values, [height, width], palette, scale) {
   canvas.width = width;
   canvas.height = height;
   canvas.style.imageRendering = Math.min(height, width) < 40 ? "pixelated" : "";
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   const table = colours(palette);
-  const [low, high] = range || extent(values);
-  const span = high - low || 1;
+  const { level } = scale || linear(...extent(values));
   for (let i = 0; i < width * height; i++) {
     const known = !Number.isNaN(values[i]);
-    const level = known ? Math.min(255, Math.max(0, Math.round((255 * (values[i] - low)) / span))) : 0;
-    for (let c = 0; c < 3; c++) image.data[4 * i + c] = table[3 * level + c];
+    const place = known ? within(Math.round(255 * level(values[i])), 0, 255) : 0;
+    for (let c = 0; c < 3; c++) image.data[4 * i + c] = table[3 * place + c];
     image.data[4 * i + 3] = known ? 255 : 0;
   }
   context.putImageData(image, 0, 0);
@@ -65,19 +73,34 @@ function pixelAt(canvas, event) {
   return x >= 0 && y >= 0 && x < canvas.width && y < canvas.height ? [y, x] : null;
 }
 
-// A picture of a vector over an axis that is an image.
-function picture(axis, packed, { palette, label, hover = true, className, unit = "" }) {
+// `text([y, x])` for the pixel under the pointer, or for the one to which arrow keys have moved.
+function pointable(canvas, text) {
+  let at = [0, 0];
+  canvas.tabIndex = 0;
+  canvas.onpointermove = (event) => {
+    const place = pixelAt(canvas, event);
+    showTip(event, place && text(place));
+  };
+  canvas.onpointerleave = hideTip;
+  canvas.onblur = hideTip;
+  canvas.onkeydown = (event) => {
+    const arrow = ARROWS[event.key];
+    if (!arrow) return;
+    event.preventDefault();
+    const far = event.shiftKey ? 10 : 1;
+    at = [within(at[0] + far * arrow[0], 0, canvas.height - 1), within(at[1] + far * arrow[1], 0, canvas.width - 1)];
+    const box = canvas.getBoundingClientRect();
+    tell(box.left + ((at[1] + 0.5) / canvas.width) * box.width, box.top + ((at[0] + 0.5) / canvas.height) * box.height, text(at));
+  };
+  return canvas;
+}
+
+// A picture of a vector over an axis that is an image; its values are multiplied by `times`.
+function picture(axis, packed, { palette, label, hover = true, className, unit = "", times = 1 }) {
   const values = decode(packed);
   const canvas = el("canvas", { role: "img", "aria-label": label, class: className });
-  paint(canvas, values, axis.shown, palette, [Math.min(0, packed.low), packed.high]);
-  if (hover) {
-    canvas.addEventListener("pointermove", (event) => {
-      const at = pixelAt(canvas, event);
-      const i = at && at[0] * canvas.width + at[1];
-      showTip(event, at && `${nameOf(axis, i)}: ${number(values[i], 3)}${unit}`);
-    });
-    canvas.addEventListener("pointerleave", hideTip);
-  }
+  paint(canvas, values, axis.shown, palette, linear(Math.min(0, packed.low), packed.high));
+  if (hover) pointable(canvas, ([y, x]) => `${nameOf(axis, y * canvas.width + x)}: ${number(times * values[y * canvas.width + x], 3)}${unit}`);
   return canvas;
 }
 
@@ -108,22 +131,24 @@ function upright(values, [height, width]) {
 function spectrogram(component, label) {
   const [W, H] = [decode(component.W), decode(component.H)];
   const values = new Float32Array(W.length * H.length);
-  for (let t = 0; t < W.length; t++) for (let f = 0; f < H.length; f++) values[t * H.length + f] = Math.sqrt(Math.max(0, W[t] * H[f]));
+  for (let t = 0; t < W.length; t++) for (let f = 0; f < H.length; f++) values[t * H.length + f] = W[t] * H[f];
   const [turned, shape] = upright(values, [W.length, H.length]);
-  const canvas = paint(el("canvas", { role: "img", "aria-label": label, class: "whole wide" }), turned, shape, "ramp");
-  canvas.addEventListener("pointermove", (event) => {
-    const at = pixelAt(canvas, event);
-    const f = at && frequencyAt(at[0], shape[0]);
-    showTip(event, at && `${nameOf(run.rows, at[1])}, ${nameOf(run.columns, f)}: ${number(W[at[1]] * H[f], 3)}`);
+  const scale = byRoot(0, extent(values)[1]);
+  const canvas = paint(el("canvas", { role: "img", "aria-label": label, class: "whole wide" }), turned, shape, "ramp", scale);
+  pointable(canvas, ([line, t]) => {
+    const f = frequencyAt(line, shape[0]);
+    return `${nameOf(run.rows, t)}, ${nameOf(run.columns, f)}: ${number(W[t] * H[f], 3)}`;
   });
-  canvas.addEventListener("pointerleave", hideTip);
-  return canvas;
+  const ends = `${nameOf(run.rows, 0)} to ${nameOf(run.rows, W.length - 1)} across, 0 to ${nameOf(run.columns, H.length - 1)} up, by pitch`;
+  return el("div", {}, canvas, el("p", { class: "hint" }, ends), colourScale(scale, "ramp"));
 }
 
-// What the colours of a map stand for.
-function colourScale(low, high, palette) {
+// What the colours of a map stand for, with the value in the middle.
+function colourScale({ low, high, value }, palette, { unit = "", times = 1, digits = 3 } = {}) {
   const canvas = el("canvas", { "aria-hidden": "true" });
   paint(canvas, Float32Array.from({ length: 128 }, (_, i) => i), [1, 128], palette);
   canvas.style.imageRendering = "";
-  return el("div", { class: "scale" }, number(low, 3), canvas, number(high, 3));
+  const ends = [low, value(0.5), high].map((x) => el("span", {}, number(times * x, digits)));
+  ends[2].append(unit);
+  return el("div", { class: "scale" }, canvas, el("div", {}, ...ends));
 }

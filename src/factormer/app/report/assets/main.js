@@ -12,6 +12,7 @@ function drawResult() {
   drawTiles();
   drawCards();
   drawPicked();
+  drawNames();
   drawByRank();
   drawStability();
   drawChoice();
@@ -47,7 +48,12 @@ byId("cards").addEventListener("keydown", (event) => {
 });
 
 choices(byId("convergence-by"), "Against", "convergence", [["iteration", "iterations"], ["seconds", "seconds"]], state.convergenceBy, (by) => { state.convergenceBy = by; drawConvergence(); }, "pill");
-choices(byId("alike-by"), "Compare", "alike", [["H", "profiles (H)"], ["W", "uses (W)"]], state.alikeBy, (by) => { state.alikeBy = by; drawAlike(); }, "pill");
+choices(byId("alike-by"), "Compare", "alike", [["profile", "profiles"], ["use", "uses"]], state.alikeBy, (by) => { state.alikeBy = by; drawAlike(); }, "pill");
+// Where samples are the columns, components are profiles over the rows.
+if (!run.options.symmetric) {
+  const sides = [["H", plural(run.columns.noun)], ["W", plural(run.rows.noun)]];
+  choices(byId("swap"), "Draw components over the", "swap", sides, sideOf("profile"), (side) => { state.swapped = side === "W"; drawResult(); }, "pill");
+}
 drawTitle();
 drawAdvice();
 drawMade();

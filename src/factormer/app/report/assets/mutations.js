@@ -35,13 +35,19 @@ function mutationBars(axis, packed, { height = 64, full = false, label, unit = "
       el("text", { x: left - 4, y: top + 8, "text-anchor": "end" }, number(high * times, 2)),
       el("text", { x: left - 4, y: top + height, "text-anchor": "end" }, "0"),
     );
+    const say = (place) => `${nameOf(axis, order[place])}: ${number(values[order[place]] * times, 3)}${unit}`;
     root.addEventListener("pointermove", (event) => {
       const bounds = root.getBoundingClientRect();
-      const at = Math.floor((((event.clientX - bounds.left) / bounds.width) * width - left) / step);
-      if (at < 0 || at >= order.length) return hideTip();
-      showTip(event, `${nameOf(axis, order[at])}: ${number(values[order[at]] * times, 3)}${unit}`);
+      const place = Math.floor((((event.clientX - bounds.left) / bounds.width) * width - left) / step);
+      if (place >= 0 && place < order.length) showTip(event, say(place));
+      else hideTip();
     });
     root.addEventListener("pointerleave", hideTip);
+    const byKey = (place) => {
+      const bounds = root.getBoundingClientRect();
+      tell(bounds.left + ((left + (place + 0.5) * step) / width) * bounds.width, bounds.top + top, say(place));
+    };
+    steppable(root, order.length, byKey, hideTip);
     return root;
   };
 }

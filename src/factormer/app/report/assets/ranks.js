@@ -5,19 +5,28 @@ const marked = () => (isRecommended() ? run.advice.rank : null);
 
 function drawAdvice() {
   const { advice } = run;
-  byId("advice").hidden = advice === null;
-  if (advice === null) return;
+  const [first] = run.results;
+  if (advice === null) {
+    byId("advice").textContent = `Rank ${first.rank} is shown because it was asked for; no other was fitted. --rank 2..12 compares several, and --rank select chooses one from the data.`;
+    return;
+  }
   const by = { network: "by a network that compares all ranks", hidden: "by the error of hidden entries", stability: "by stability" }[advice.by];
   const fitted = run.results.some((r) => r.rank === advice.rank);
   const clear = advice.by === "network" && !run.choice.clear ? " This choice is not clear." : "";
-  const head = isRecommended() ? el("b", {}, `Rank ${advice.rank} is recommended, ${by}. `) : null;
-  byId("advice").replaceChildren(...[head, `${advice.text}${clear}${fitted ? "" : ` Rank ${advice.rank} is not part of this run.`}`].filter(Boolean));
+  const opened = run.results[run.opened].rank;
+  const head = isRecommended() ? el("b", {}, `Rank ${advice.rank} is recommended, ${by}${fitted && run.results.length > 1 ? ", and therefore open" : ""}. `) : null;
+  const missing = fitted ? "" : ` Rank ${advice.rank} is not part of this run; rank ${opened} is open instead.`;
+  byId("advice").replaceChildren(...[head, `${advice.text}${clear}${missing}`].filter(Boolean));
   const pill = byId(`rank-${run.results.findIndex((r) => r.rank === advice.rank)}`);
   if (pill && isRecommended()) {
     pill.nextElementSibling.classList.add("recommended");
     pill.setAttribute("aria-label", `${advice.rank}, recommended`);
   }
 }
+
+// Whether errors differ by so much that the small ones would be lost, and none is rounding.
+const isWide = (all) => Math.max(...all) > 10 * Math.min(...all) && Math.min(...all) > 1e-6 * Math.max(...all);
+const at = (list, rank) => list.find(([x]) => x === rank);
 
 function drawByRank() {
   const points = run.results.map((r) => [r.rank, errorOf(r)]);
@@ -29,7 +38,6 @@ function drawByRank() {
   if (tried.length) series.unshift({ points: tried, className: "tried" });
   if (run.hidden.length) series.unshift({ points: run.hidden, className: "hidden", dots: run.hidden.length === 1 ? {} : null });
   if (bound.length) series.unshift({ points: bound, className: "bound" });
-  const at = (list, rank) => list.find(([x]) => x === rank);
   const text = (rank) => {
     const result = run.results.find((r) => r.rank === rank);
     const [hidden, best, quick] = [at(run.hidden, rank), at(bound, rank), at(tried, rank)];
@@ -47,7 +55,7 @@ function drawByRank() {
     byId("by-rank"),
     lineChart({
       series, xName: "rank", yName: errorName(), wholeX: true, mark: marked(),
-      log: run.hidden.length > 0 && Math.max(...all) > 10 * Math.min(...all),
+      log: isWide(all), stops: known.map(([x]) => x),
       label: `Error by rank: ${points.map(([rank, y]) => `rank ${rank}, ${number(y)}`).join("; ")}`,
       hover: (x) => {
         const rank = known[nearest(known, x)][0];
@@ -57,7 +65,7 @@ function drawByRank() {
     }),
   );
   byId("by-rank-note").textContent = isSquared()
-    ? run.bound ? "No factorisation of a rank can be below the truncated SVD." : "There is no SVD bound, since some entries are not known."
+    ? run.bound ? "No factorisation of a rank can be below the truncated SVD." : "There is no SVD bound, since entries are unknown or count differently."
     : `The ${nameOfLoss()}, which was minimised: the mean of an entry.`;
   key(byId("by-rank-key"), [
     ["", "the fit"],
@@ -82,8 +90,8 @@ function drawNumbers() {
   const mean = (list) => list.reduce((sum, x) => sum + x, 0) / list.length;
   const columns = [
     ["rank", (r) => String(r.rank) + (r.rank === marked() ? " ★" : "")],
-    [isBySquares() ? "RMSE" : "loss", (r) => number(errorOf(r))],
-    ["explained", (r) => (explainedOf(r) === null ? "–" : explainedText(explainedOf(r)))],
+    [isBySquares() ? "RMSE" : "divergence", (r) => number(errorOf(r))],
+    [isBySquares() ? "explained" : "explained deviance", (r) => (explainedOf(r) === null ? "–" : explainedText(explainedOf(r)))],
     isSquared() && ["SVD bound", (r) => number(r.svd_rmse)],
     run.hidden.length && ["hidden", (r) => { const found = run.hidden.find(([k]) => k === r.rank); return found ? `${number(found[1])} ± ${number(found[2], 2)}` : "–"; }],
     run.results.some((r) => r.stability) && ["stability", (r) => (r.stability ? mean(r.stability).toFixed(2) : "–")],
@@ -91,7 +99,16 @@ function drawNumbers() {
     ["iterations", (r) => integer(r.iterations)],
     ["seconds", (r) => number(r.seconds, 3)],
   ].filter(Boolean);
-  byId("by-rank-table").replaceChildren(table(columns.map(([name]) => name), run.results.map((r) => columns.map(([, cell]) => cell(r)))));
+  const head = columns.map(([name]) => name);
+  const rows = () => run.results.map((r) => columns.map(([, cell]) => cell(r)));
+  byId("by-rank-table").replaceChildren(table(head, rows()));
+  const exact = [
+    ["rank", (r) => r.rank], [errorName(), errorOf], ["explained", explainedOf], ["objective", (r) => r.objective], ["RMSE", (r) => r.rmse], ["SVD bound", (r) => r.svd_rmse],
+    ["hidden entries", (r) => at(run.hidden, r.rank)?.[1]], ["standard error", (r) => at(run.hidden, r.rank)?.[2]],
+    ["stability", (r) => r.stability && mean(r.stability)], ["least stability", (r) => r.stability && Math.min(...r.stability)],
+    ["iterations", (r) => r.iterations], ["seconds", (r) => r.seconds], ["status", (r) => r.status],
+  ].filter(([name], i, all) => all.findIndex(([other]) => other === name) === i);
+  byId("by-rank-csv").replaceChildren(csvButton(`${run.name} ranks`, exact.map(([name]) => name), () => run.results.map((r) => exact.map(([, cell]) => cell(r)))));
 }
 
 function drawStability() {
@@ -108,7 +125,7 @@ function drawStability() {
     byId("by-stability"),
     lineChart({
       series: [{ points: rows.map(([k, , least]) => [k, least]), className: "bound" }, { points: rows.map(([k, mean]) => [k, mean]), dots: { here } }],
-      xName: "rank", yName: "stability", wholeX: true, range: [0, 1], mark: marked(),
+      xName: "rank", yName: "stability", wholeX: true, range: [0, 1], mark: marked(), stops: rows.map(([x]) => x),
       label: `Stability by rank: ${rows.map(([k, mean]) => `rank ${k}, ${mean.toFixed(2)}`).join("; ")}`,
       hover: (x) => {
         const [rank, mean, least] = rows[nearest(rows, x)];
@@ -139,4 +156,5 @@ function drawChoice() {
   byId("choice-note").textContent = `By a network that read how errors, singular values and agreement change from rank to rank. The choice is ${choice.clear ? "clear: such choices were exact in 95 % of test problems." : "not clear: look at the components of each."}`;
   const rows = Object.entries(choice.criteria).map(([name, rank]) => [name, rank, choice.rules?.[name] ?? ""]);
   byId("choice-rules").replaceChildren(table(["rule", "rank", "takes the"], rows));
+  byId("choice-csv").replaceChildren(csvButton(`${run.name} probability of ranks`, ["rank", "probability"], () => entries), " ", csvButton(`${run.name} classical rules`, ["rule", "rank", "takes the"], () => rows));
 }

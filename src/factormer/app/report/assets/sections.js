@@ -8,7 +8,8 @@ const isBySquares = () => isSquared() || run.results.some((r) => r.divergence ==
 const isPenalised = () => run.options.regularize_w?.length > 0 || run.options.regularize_h?.length > 0;
 const errorOf = (result) => (isBySquares() ? result.rmse : result.divergence);
 const explainedOf = (result) => (isBySquares() ? result.explained : result.explained_divergence);
-const errorName = () => (isBySquares() ? "RMSE" : "loss of an entry");
+const errorName = () => (isBySquares() ? "RMSE" : "mean divergence");
+const isWeighted = () => run.data.has_weights;
 
 function drawTitle() {
   const [m, n] = run.data.shape;
@@ -32,23 +33,28 @@ function drawTiles() {
   const above = isSquared() && result.svd_rmse ? result.rmse / result.svd_rmse - 1 : null;
   const small = (text) => el("small", {}, text);
   const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "value" }, ...value), el("dd", { class: "note" }, note));
-  const noBound = run.bound ? "an exact fit is possible at this rank" : "not known where entries are unknown";
+  const noBound = result.svd_rmse === 0 ? "an exact fit is possible at this rank" : "not known where entries are unknown or weighted";
   const bound = () => tile("Above the SVD bound", [above === null ? "–" : above < 10 ? percent(above, above < 0.1 ? 2 : 1) : `× ${number(above + 1, 3)}`], above === null ? noBound : `${number(result.svd_rmse)}, the least error of any matrix of rank ${result.rank}`);
   const steadiness = result.stability && result.stability.reduce((sum, s) => sum + s, 0) / result.rank;
   const parts = `by ${result.rank} ${plural("component", result.rank)}`;
+  const mean = isWeighted() ? "the weighted mean" : "the mean";
   const errors = isBySquares()
     ? [
         tile("Explained", [explainedText(result.explained)], `of the sum of squares, ${parts}${isSquared() ? "" : `; what was minimised is the ${nameOfLoss()}`}`),
-        tile("RMSE", [number(result.rmse)], `the usual error of an entry; ${percent(result.relative_error)} of the size of V`),
+        tile("RMSE", [number(result.rmse)], `the usual error of an entry${isWeighted() ? ", weighted" : ""}; ${percent(result.relative_error)} of the size of V`),
       ]
     : [
-        tile("Explained", [result.explained_divergence === null ? "–" : explainedText(result.explained_divergence)], `of the ${nameOfLoss()} to a constant, ${parts}`),
-        tile(capital(nameOfLoss()), [number(result.divergence)], "the mean of an entry: what was minimised"),
+        tile("Explained deviance", [result.explained_divergence === null ? "–" : explainedText(result.explained_divergence)], `of the ${nameOfLoss()} to a constant, ${parts}`),
+        tile(capital(nameOfLoss()), [number(result.divergence)], `${mean} of an entry: what was minimised`),
       ];
+  const seconds = [number(result.seconds, 3), small("s")];
+  const took = result.consensus
+    ? tile("All runs took", seconds, result.message)
+    : tile(result.status === "CONVERGED" ? "Converged in" : "Stopped after", seconds, `${integer(result.iterations)} iterations; ${result.message}${run.options.n_init > 1 ? `; the best of ${run.options.n_init} runs` : ""}`);
   byId("tiles").replaceChildren(
     ...errors,
     isSquared() ? bound() : steadiness !== null ? tile("Stability", [steadiness.toFixed(2)], `the mean over components, of ${result.runs_kept} runs; 1 where all find the same`) : tile("Rank", [String(result.rank)], `${integer(run.data.shape[0])} × ${integer(run.data.shape[1])} entries by ${integer((run.data.shape[0] + run.data.shape[1]) * result.rank)} numbers`),
-    tile(result.status === "CONVERGED" ? "Converged in" : "Stopped after", [number(result.seconds, 3), small("s")], `${integer(result.iterations)} iterations; ${result.message}`),
+    took,
   );
 }
 
@@ -56,117 +62,138 @@ function nearest(points, x) {
   return points.reduce((best, p, i) => (Math.abs(p[0] - x) < Math.abs(points[best][0] - x) ? i : best), 0);
 }
 
-function table(head, rows) {
-  return el(
-    "table", {},
-    el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, String(cell)))))),
-  );
-}
+// Errors of a trace are √(2·objective) of an entry.
+const levelOf = (error) => (isSquared() ? error : error ** 2 / 2);
 
 function drawConvergence() {
   const k = state.convergenceBy === "seconds" ? 1 : 0;
-  const level = (error) => (isSquared() ? error : error ** 2 / 2); // of a trace: the root of twice the objective
-  const line = (result) => result.trace.map((row) => [row[k], level(row[2])]);
+  const line = (result) => result.trace.map((row) => [row[k], levelOf(row[2])]);
   const mine = line(current());
-  const others = run.results.filter((r) => r !== current()).map((r) => ({ points: line(r), className: "other", beside: true }));
+  const others = run.results.filter((r) => r !== current()).map((r) => ({ points: line(r), className: "other" }));
+  const ends = run.results.map((r) => r.trace.at(-1)[k]).filter((x) => x > 0);
+  const logX = Math.max(...ends) > 8 * Math.min(...ends); // the short ones would be lost beside the long ones
+  const what = isPenalised() ? "objective, of an entry" : isSquared() ? "RMSE" : "mean divergence";
   responsive(
     byId("convergence"),
     lineChart({
-      series: [...others, { points: mine }], xName: state.convergenceBy, yName: isSquared() ? "RMSE" : isPenalised() ? "objective, of an entry" : "loss of an entry", log: true,
+      series: [...others, { points: mine }], xName: state.convergenceBy, yName: what, log: true, logX,
       label: `Convergence at rank ${current().rank}: from ${number(mine[0][1])} to ${number(mine.at(-1)[1])} in ${current().iterations} iterations`,
+      stops: mine.map(([x]) => x),
       hover: (x) => {
         const row = current().trace[nearest(mine, x)];
-        return { x: row[k], text: `iteration ${row[0]} · ${number(row[1], 3)} s · ${number(level(row[2]))}` };
+        return { x: row[k], text: `iteration ${row[0]} · ${number(row[1], 3)} s · ${number(levelOf(row[2]))}` };
       },
     }),
   );
-  byId("convergence-note").textContent = `Minimising the ${nameOfLoss()}${others.length ? "; the other ranks in grey" : ""}.`;
+  const { consensus } = current();
+  const runs = consensus ? `, by the run most like all others: one of ${current().runs_kept}, which ended between ${consensus.errors.length ? [Math.min(...consensus.errors), Math.max(...consensus.errors)].map((e) => number(levelOf(e))).join(" and ") : "–"}. The consensus itself, which this page shows, is fitted to all of them` : "";
+  byId("convergence-note").textContent = `Minimising the ${nameOfLoss()}${isPenalised() ? " and penalties" : ""}${runs}${others.length ? "; the other ranks in grey" : ""}.`;
+  byId("convergence-csv").replaceChildren(csvButton(`${run.name} convergence`, ["rank", "iteration", "seconds", what], () => run.results.flatMap((r) => r.trace.map(([t, s, e]) => [r.rank, t, s, levelOf(e)]))));
+}
+
+// Numbers, and names where there is room, along the sides of a matrix of components.
+function matrixLabels(r) {
+  const every = Math.ceil(r / 30);
+  const label = (c, long) => el("span", { title: componentName(c) }, c % every ? "" : long ? shortName(c) : String(c + 1));
+  const all = (long) => Array.from({ length: r }, (_, c) => label(c, long));
+  byId("alike-top").replaceChildren(...all(false));
+  byId("alike-left").replaceChildren(...all(r <= 20));
 }
 
 function drawAlike() {
   const result = current();
   const r = result.rank;
-  const cosines = decode(result.alike[state.alikeBy]);
-  const what = state.alikeBy === "H" ? "profiles" : "uses";
+  const side = sideOf(state.alikeBy);
+  const cosines = decode(result.alike[side]);
+  const what = state.alikeBy === "profile" ? "profiles" : "uses";
   const canvas = byId("alike-map");
-  paint(canvas, cosines, [r, r], "ramp", [0, 1]);
+  paint(canvas, cosines, [r, r], "ramp", linear(0, 1));
   canvas.style.imageRendering = "pixelated";
-  canvas.style.width = `${Math.min(440, Math.max(200, 44 * r))}px`;
+  byId("alike-matrix").style.setProperty("--side", `${Math.min(400, Math.max(160, 44 * r))}px`);
+  matrixLabels(r);
+  byId("alike-scale").replaceChildren(colourScale(linear(0, 1), "ramp"));
   const pairs = [];
   for (let a = 0; a < r; a++) for (let b = a + 1; b < r; b++) pairs.push([a, b, cosines[a * r + b]]);
   pairs.sort((p, q) => q[2] - p[2]);
-  canvas.setAttribute("role", "img");
-  const most = pairs.length ? `the most alike are ${pairs[0][0] + 1} and ${pairs[0][1] + 1}, ${pairs[0][2].toFixed(2)}` : "there is but one";
+  const most = pairs.length ? `the most alike are ${shortName(pairs[0][0])} and ${shortName(pairs[0][1])}, ${pairs[0][2].toFixed(2)}` : "there is but one";
   canvas.setAttribute("aria-label", `Cosines between the ${what} of the components; ${most}`);
-  canvas.onpointermove = (event) => {
-    const at = pixelAt(canvas, event);
-    showTip(event, at && `${at[0] + 1} and ${at[1] + 1}: ${cosines[at[0] * r + at[1]].toFixed(2)}`);
-  };
-  canvas.onpointerleave = hideTip;
+  pointable(canvas, ([a, b]) => `${shortName(a)} and ${shortName(b)}: ${cosines[a * r + b].toFixed(2)}`);
   canvas.onclick = (event) => {
     const at = pixelAt(canvas, event);
     if (at) pickComponent(at[0], true);
   };
-  byId("alike-note").textContent = `Cosines between their ${what} over the ${plural((state.alikeBy === "H" ? run.columns : run.rows).noun)}: 0 shares nothing, 1 is the same.`;
-  const go = (c) => el("button", { type: "button", onclick: () => { pickComponent(c); byId("components").scrollIntoView(); } }, String(c + 1));
+  byId("alike-note").textContent = `Cosines between their ${what} over the ${plural(axes[side].noun)}: 0 shares nothing, 1 is the same.`;
+  const go = (c) => el("button", { type: "button", onclick: () => { pickComponent(c); byId("components").scrollIntoView(); } }, shortName(c));
   const items = pairs.slice(0, 12).map(([a, b, cosine]) =>
-    el("li", { style: `--w:${Math.max(0, 100 * cosine).toFixed(1)}%` }, el("span", {}, go(a), " and ", go(b)), el("em", {}, cosine.toFixed(2))),
+    el("li", { style: barWidth(cosine) }, el("span", {}, go(a), " and ", go(b)), el("em", {}, cosine.toFixed(2))),
   );
-  byId("alike-list").replaceChildren(el("ol", { class: "bars" }, ...items));
+  byId("alike-list").replaceChildren(items.length ? el("ol", { class: "bars" }, ...items) : "There is one component.");
+  byId("alike-csv").replaceChildren(csvButton(`${run.name} rank ${r} cosines of ${what}`, ["component", "with", "cosine"], () => pairs.map(([a, b, x]) => [a + 1, b + 1, x.toFixed(4)])));
+}
+
+// How the colours of V and W Hᵀ are spread: by ratios where most values are far below the greatest.
+function skewed(values) {
+  const known = values.filter((x) => x >= 0).sort();
+  return known.length > 0 && known[known.length >> 1] < 0.05 * known.at(-1);
+}
+const colourChoice = () => state.colours || (isSound ? "root" : skewed(decode(run.V)) ? "log" : "linear");
+function mapScale(low, high, values) {
+  if (colourChoice() === "linear" || low < 0) return linear(low, high);
+  if (colourChoice() === "root") return byRoot(0, high);
+  const some = values.filter((x) => x > 0).sort();
+  return some.length ? logarithmic(high, Math.max(some[some.length >> 2], high / 1e4)) : linear(low, high);
 }
 
 // A map of blocks of rows × columns; pointing at one shows all three values.
-function blockMap(title, key, palette, range) {
-  const maps = current().maps;
+function blockMap(title, key, maps, scale) {
   const { shape } = maps[key];
   const canvas = el("canvas", { role: "img", "aria-label": `${title}, by blocks of rows and columns`, "data-map": key });
-  const [values, drawn] = isSound ? upright(decode(maps[key]).map(Math.sqrt), shape) : [decode(maps[key]), shape];
-  paint(canvas, values, drawn, palette, isSound ? range.map(Math.sqrt) : range);
+  const [values, drawn] = isSound ? upright(decode(maps[key]), shape) : [decode(maps[key]), shape];
+  paint(canvas, values, drawn, "ramp", scale);
   canvas.style.aspectRatio = "4 / 3";
   canvas.style.imageRendering = "pixelated";
   const span = (axis, i, count) => {
     const [first, last] = [Math.round((axis.size * i) / count) + 1, Math.round((axis.size * (i + 1)) / count)];
-    return last > first ? `${plural(axis.noun)} ${integer(first)}–${integer(last)}` : `${axis.noun} ${integer(first)}`;
+    return last > first ? `${plural(axis.noun)} ${integer(first)}–${integer(last)}` : labelOf(axis, first - 1);
   };
-  canvas.addEventListener("pointermove", (event) => {
-    let at = pixelAt(canvas, event);
-    if (!at) return hideTip();
-    if (isSound) at = [at[1], frequencyAt(at[0], shape[1])];
+  pointable(canvas, (place) => {
+    const at = isSound ? [place[1], frequencyAt(place[0], shape[1])] : place;
     const i = at[0] * shape[1] + at[1];
     const values = ["V", "fit", "residual"].map((name) => number(decode(maps[name])[i], 3));
-    showTip(event, `${span(run.rows, at[0], shape[0])}, ${span(run.columns, at[1], shape[1])} · V ${values[0]} · W Hᵀ ${values[1]} · ${isBySquares() ? "residual" : "loss"} ${values[2]}`);
+    return `${span(run.rows, at[0], shape[0])}, ${span(run.columns, at[1], shape[1])} · V ${values[0]} · W Hᵀ ${values[1]} · ${isBySquares() ? "residual" : "loss"} ${values[2]}`;
   });
-  canvas.addEventListener("pointerleave", hideTip);
-  return el("figure", { class: "map" }, el("figcaption", {}, el("h3", {}, title)), canvas, colourScale(range[0], range[1], palette));
+  return el("figure", { class: "map" }, el("figcaption", {}, el("h3", {}, title)), canvas, colourScale(scale, "ramp"));
+}
+
+function errorsBy(axis, errors) {
+  const [what, of] = isBySquares() ? ["Root mean square error", "Root mean square of V − W Hᵀ"] : [`Mean ${nameOfLoss()}`, `Mean ${nameOfLoss()} of an entry`];
+  const label = `${what} over the ${plural(axis.noun)}`;
+  const body = [];
+  if (axis.kind === "image") body.push(el("div", { class: "map" }, picture(axis, errors.values, { palette: "ramp", label })), colourScale(linear(0, errors.values.high), "ramp"));
+  else {
+    const chart = el("div", { class: "chart quiet" });
+    responsive(chart, profile(axis, errors.values, { height: 110, full: true, label, thin: true, xNote: axis.sorted ? ", the worst first" : "" }));
+    body.push(chart);
+    if (errors.top) body.push(el("h3", { class: "below" }, withButton("Fitted worst", csvButton(`${run.name} rank ${current().rank} ${plural(axis.noun)} fitted worst`, [axis.noun, "error"], () => errors.top))), bars(errors.top, 6));
+  }
+  return el("figure", {}, el("figcaption", {}, el("h3", {}, `Error by ${axis.noun}`), el("p", {}, `${of}.`)), ...body);
 }
 
 function drawResidual() {
   const result = current();
-  const { V, fit, residual } = result.maps;
-  const common = [Math.min(0, V.low, fit.low), Math.max(V.high, fit.high)];
-  const way = isSound ? "Time across, pitch up, colours by the square root" : "Rows down, columns across";
+  const maps = { V: run.V, ...result.maps };
+  const { V, fit, residual } = maps;
+  const common = mapScale(Math.min(0, V.low, fit.low), Math.max(V.high, fit.high), decode(V));
+  const way = isSound ? "Time across, pitch up" : `${capital(plural(run.rows.noun))} down, ${plural(run.columns.noun)} across`;
   byId("residual-note").textContent = `${way}, in ${residual.shape[0]} × ${residual.shape[1]} blocks; V and W Hᵀ share a scale.`;
+  const kinds = [["linear", "even"], ["root", "square root"], ["log", "logarithmic"]];
+  choices(byId("map-colours"), "Colours", "colours", kinds, colourChoice(), (kind) => { state.colours = kind; drawResidual(); byId(`colours-${kind}`).focus(); }, "pill");
   byId("maps").replaceChildren(
-    blockMap("V, mean", "V", "ramp", common),
-    blockMap("W Hᵀ, mean", "fit", "ramp", common),
-    blockMap(isBySquares() ? "V − W Hᵀ, root mean square" : `${capital(nameOfLoss())}, mean`, "residual", "ramp", [0, residual.high]),
+    blockMap("V, mean", "V", maps, common),
+    blockMap("W Hᵀ, mean", "fit", maps, common),
+    blockMap(isBySquares() ? "V − W Hᵀ, root mean square" : `${capital(nameOfLoss())}, mean`, "residual", maps, mapScale(0, residual.high, decode(residual))),
   );
-  const side = (axis, errors) => {
-    const title = `Error by ${axis.noun}`;
-    const [what, of] = isBySquares() ? ["Root mean square error", "Root mean square of V − W Hᵀ."] : [`Mean ${nameOfLoss()}`, `Mean ${nameOfLoss()} of an entry.`];
-    const label = `${what} over the ${plural(axis.noun)}`;
-    const body = [];
-    if (axis.kind === "image") body.push(el("div", { class: "map" }, picture(axis, errors.values, { palette: "ramp", label })), colourScale(0, errors.values.high, "ramp"));
-    else {
-      const chart = el("div", { class: "chart quiet" });
-      responsive(chart, profile(axis, errors.values, { height: 110, axes: true, label, thin: true }));
-      body.push(chart);
-      if (axis.kind !== "line") body.push(el("h3", { style: "margin:1rem 0 .5rem" }, "Fitted worst"), bars(errors.top, 6));
-    }
-    return el("figure", {}, el("figcaption", {}, el("h3", {}, title), el("p", {}, of)), ...body);
-  };
-  byId("errors").replaceChildren(side(run.rows, result.rows), side(run.columns, result.columns));
+  byId("errors").replaceChildren(errorsBy(run.rows, result.rows), errorsBy(run.columns, result.columns));
 }
 
 function drawMade() {

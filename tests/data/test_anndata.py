@@ -1,0 +1,64 @@
+"""Files of AnnData, dense and CSR: as their public format says, and as the package writes them."""
+
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse
+
+from factormer import factorize
+from factormer.data.sources import source_of
+
+M, N, R = 500, 100, 2
+LIMIT = 1.2e6  # three copies of V, of 800 kB in float32, do not fit
+
+
+def counts():
+    rng = np.random.default_rng(0)
+    means = rng.exponential(size=(M, R)) @ rng.exponential(size=(R, N))
+    return rng.poisson(means).astype(np.float32)
+
+
+def written(path, V, kind) -> Any:
+    """What `anndata.AnnData(V).write_h5ad(path)` writes, as far as X is concerned."""
+    file = h5py.File(path, "w")
+    file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    if kind == "dense":
+        X = file.create_dataset("X", data=V)
+        X.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+        return file
+    X, csr = file.create_group("X"), scipy.sparse.csr_array(V)
+    about = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": V.shape}
+    X.attrs.update(about)
+    for name in ("data", "indices", "indptr"):
+        part = getattr(csr, name)
+        X.create_dataset(name, data=part, chunks=(max(len(part) // 4, 1),), compression="gzip")
+    return file
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_x_of_a_file_in_blocks_gives_the_fit_in_memory(tmp_path, kind):
+    V = np.tile(counts(), (4, 1))
+    with written(tmp_path / "V.h5ad", V, kind) as file:
+        found = factorize(file["X"], R, memory_limit=LIMIT, random_state=0)
+        assert "beyond memory" in str(found.plan)
+        with pytest.raises(ValueError, match="choose it by its key"):
+            source_of(file)
+    inside = factorize(V, R, random_state=0)
+    assert found.rmse == pytest.approx(inside.rmse, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_backed_anndata_is_read_in_blocks(tmp_path, kind):
+    anndata: Any = pytest.importorskip("anndata")
+    V = np.tile(counts(), (4, 1))
+    X = V if kind == "dense" else scipy.sparse.csr_matrix(V)
+    anndata.AnnData(X).write_h5ad(tmp_path / "V.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "V.h5ad", backed="r")
+    inside = factorize(V, R, random_state=0)
+    for given in (backed, backed.X):
+        found = factorize(given, R, memory_limit=LIMIT, random_state=0)
+        assert "beyond memory" in str(found.plan)
+        assert found.rmse == pytest.approx(inside.rmse, rel=1e-3)
+    backed.file.close()
