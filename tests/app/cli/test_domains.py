@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.io.wavfile
 
+import factormer
 from factormer.app.cli import main
 from factormer.app.read.sound import write_wav
+from factormer.penalties import Simplex
 from tests.app.read.test_domains import types
 
 
@@ -77,12 +79,16 @@ def test_shares_come_with_advice(tmp_path, capsys):
     assert main([*asked, "--max-iter", "2", "--out", str(tmp_path / "a")]) == 0
     told = capsys.readouterr().out
     assert "rank 3: --max-iter 2 came before --tol 0.0001" in told
-    found = told.partition("--regularize-h ")[2].split()[0]
-    assert found.startswith("volume:")
-    assert main([*asked, "--regularize-h", found, "--out", str(tmp_path / "b")]) == 0
+    assert "--regularize-h volume takes the tightest (here: volume:" in told
+    assert main([*asked, "--regularize-h", "volume", "--out", str(tmp_path / "b")]) == 0
     told = capsys.readouterr().out
+    assert "volume as of rank 3 without it: simplex, volume:" in told
     assert "converged" in told
-    assert "volume" not in told
+    assert "takes the tightest" not in told
+    options = json.loads((tmp_path / "b" / "run.json").read_text())["options"]
+    weight = float(options["regularize_h"][0].split(":")[1])
+    plain = factormer.factorize(np.load(tmp_path / "data.npy"), 3, regularize_W=Simplex())
+    assert weight == pytest.approx(plain.rmse**2 * 360 / 2, rel=0.1)
 
 
 def test_ratings_are_hidden_only_where_they_are_known(tmp_path, capsys):

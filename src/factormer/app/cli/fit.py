@@ -30,7 +30,7 @@ _SAID_OF = (
 )
 _ASKED = (
     "l1:WEIGHT, l2:WEIGHT, smooth:WEIGHT, orthogonal:WEIGHT, group:WEIGHT:BY, simplex:TOTAL:BY, "
-    "volume:WEIGHT:DELTA, bounds:LOW:HIGH or free; may be given several times."
+    "volume[:WEIGHT:DELTA], bounds:LOW:HIGH or free; may be given several times."
 )
 
 
@@ -128,6 +128,7 @@ def fit(
     from factormer.app.runs import fit as run
     from factormer.app.runs.references import references
     from factormer.app.runs.select import choose_rank, described, keep_choice
+    from factormer.app.runs.volume import with_weights
     from factormer.data.intake import as_device
     from factormer.problem.losses import as_loss
     from factormer.select.loss import select_loss
@@ -202,6 +203,10 @@ def fit(
     if rank == "select":
         choice = choose_rank(data, options, **beside)
         ranks = [choice.rank]
+    options, asked = with_weights(data, options, max(ranks), **beside), options
+    if options != asked and not as_json:
+        terms = [*options.regularize_w, *options.regularize_h]
+        print(f"volume as of rank {max(ranks)} without it: {', '.join(terms)}")
     squares = as_loss(options.loss).is_quadratic
     bar = Bar(ranks, max_iter, time_limit, n_init, squares=squares, shown=progress)
 

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-_LITTLE = 0.001  # of the mean square of components, below which one counts little
-
 
 def print_results(results: list[Any], loss: str | float) -> None:
     """Print the error of each rank: that of the loss that was minimised, and what it explains."""
@@ -104,6 +102,8 @@ def write_sounds(file: Path, results: list[Any], folder: Any, *, transposed: boo
 
 def print_advice(results: list[Any], options: Any, folder: Any) -> None:
     """Say what to do where a fit ended early, or where many fit equally well."""
+    from factormer.app.runs.volume import volume
+
     late = [result.rank for result in results if result.status == "MAX_ITER"]
     if late:
         print(
@@ -115,15 +115,9 @@ def print_advice(results: list[Any], options: Any, folder: Any) -> None:
     for side, asked, other, names in sides:
         is_shared = any(re.fullmatch("simplex(:[^:]*(:rows)?)?", term.lower()) for term in asked)
         if is_shared and not any(term.lower().startswith("volume") for term in other):
-            weight, delta = _tightest(results[-1], folder, names)
+            shared, X = (folder.factors(results[-1].rank)[name] for name in names)
+            text = volume(results[-1].rmse ** 2 * len(shared) * len(X) / 2, X)
             print(
                 "  many components fit equally well where shares have a sum; "
-                f"--regularize-{side} volume:{weight:.2g}:{delta:.2g} takes the tightest"
+                f"--regularize-{side} volume takes the tightest (here: {text})"
             )
-
-
-def _tightest(result: Any, folder: Any, names: str) -> tuple[float, float]:
-    """Weight and delta of `Volume` that suit a fit: its misfit, and little of a component."""
-    shared, X = (folder.factors(result.rank)[name] for name in names)
-    misfit = result.rmse**2 * len(shared) * len(X) / 2
-    return misfit, _LITTLE * float((X.astype(float) ** 2).sum()) / result.rank
