@@ -69,8 +69,8 @@ def scored(scene: Scene, way: str, W, H, status: str, iterations: int, seconds: 
     each = angles[rows, pairs]
     error = np.sqrt(np.mean((W[:, pairs] - scene.abundances) ** 2))
     rmse = np.sqrt(np.mean((scene.V - W @ H.T) ** 2))
-    numbers = [float(each.mean()), float(error), float(rmse)]
-    return Score(way, each.tolist(), *numbers, status, iterations, seconds)
+    mean, error, rmse = float(each.mean()), float(error), float(rmse)
+    return Score(way, each.tolist(), mean, error, rmse, status, iterations, seconds)
 
 
 def shares(V: np.ndarray, H: np.ndarray) -> np.ndarray:

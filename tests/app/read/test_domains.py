@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,7 +107,8 @@ def test_wavelengths_that_do_not_fit_get_a_sentence(tmp_path):
 def test_numbers_in_an_npz_become_axes(tmp_path):
     V = np.ones((3, 4))
     arrays = {"freq_hz": [0.0, 10.0, 20.0], "time_s": [4.0, 3.0, 2.0, 1.0], "labels": [1, 2, 3]}
-    np.savez(tmp_path / "data.npz", V=V, **{k: np.array(v) for k, v in arrays.items()})
+    named: dict[str, Any] = {name: np.array(values) for name, values in arrays.items()}
+    np.savez(tmp_path / "data.npz", V=V, **named)
     data = read(tmp_path / "data.npz")
     assert data.rows == Axis(3, "frequency", positions=(0.0, 10.0, 20.0), unit="Hz")
     assert data.columns == Axis(4, "time", positions=(4.0, 3.0, 2.0, 1.0), unit="s")

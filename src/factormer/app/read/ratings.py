@@ -59,8 +59,8 @@ def _data(path: Path, users: Any, items: Any, found: Any, names: list[str], coun
     source = f"table of {len(found)} ratings" + (
         f", the last of {again} repeated ones" * (again > 0)
     )
-    sides = []
+    sides: list[Axis] = []
     for labels, name, usual in zip((users, items), names, ("user", "item"), strict=True):
         noun = name.lower().removesuffix("_id").removesuffix("id").strip() or usual
         sides.append(Axis(len(labels), noun if noun.isalpha() else usual, labels=tuple(labels)))
-    return Data(matrix(V, path), *sides, stem(path), source)
+    return Data(matrix(V, path), sides[0], sides[1], stem(path), source)

@@ -72,7 +72,7 @@ def components(
             spectrum.shape, 1 / W.shape[1]
         )  # frames before the first and after the last
         whole[:, inside] = share
-        yield heard.rate, heard.transform.istft(spectrum * whole, k1=len(heard.sound)).real
+        yield heard.rate, np.real(heard.transform.istft(spectrum * whole, k1=len(heard.sound)))
 
 
 def write_wav(path: Path, rate: int, sound: Float[np.ndarray, " t"]) -> None:
