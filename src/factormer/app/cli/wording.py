@@ -33,9 +33,9 @@ def as_typed(sentence: str) -> str:
         lambda m: _option(m[1]) + ("" if m[3] == "True" else f" {m[3]}"),
         sentence,
     )
-    sentence = re.sub(  # the subject of a sentence or of a clause
-        rf"(^|; |: |, and )({names}) (is|are|has|holds|must)\b",
-        lambda m: f"{m[1]}{_option(m[2])} {m[3]}",
+    sentence = re.sub(  # the subject of the sentence
+        rf"^({names}) (is|are|has|holds|must)\b",
+        lambda m: f"{_option(m[1])} {m[2]}",
         sentence,
     )
     unique = "|".join(map(re.escape, _UNIQUE))
