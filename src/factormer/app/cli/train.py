@@ -175,7 +175,7 @@ def _until(minutes: float | None) -> float:
 
 
 def _tell_stopped(done: Any) -> None:
-    print(f"stopped at step {done.step}, its errors not measured; {_KEPT}")
+    print(f"stopped at step {done.step}; {_KEPT}, and errors are measured at the end")
 
 
 def _existing(path: Path, load: Any) -> Any:
