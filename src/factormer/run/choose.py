@@ -147,8 +147,8 @@ def _solver(request: Request, view: View) -> _Solver:
     if uses == "auto":
         pays = not special and request.solver == "auto" and view is not View.SKETCH and _repays(V)
         uses = networks.ANY_RANK if pays else None
-    by_passes = isinstance(V, Blocks) and view is View.ITSELF and request.solver == "auto"
-    if by_passes and not special and uses is None:
+    by_passes = view is View.ITSELF and request.solver == "auto"
+    if isinstance(V, Blocks) and by_passes and not special and uses is None:
         return _Solver(passes(V), "passes", _PASSES_SAY)
     network = None if uses is None else networks.accelerator(uses, V.device)
     if request.solver != "auto":
