@@ -78,16 +78,16 @@ def factorize(
         "auto", "random", "merged" (more random components than needed, merged in pairs),
         "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
         (rows of V that the others are mixtures of), "vertices" (rows of V that are the corners of
-        the largest simplex), "init-r10" or "init-r10-paper" (learned, rank 10), the path of a
-        network of your own, or "custom" with `W` and `H`.
+        the largest simplex), "init-r10", "init-r10-literal" or "init-r10-paper" (learned, rank
+        10), the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
         passes over V more iterations on a small approximation), "her-admm" (ADMM likewise, for
         stacks and GPUs), "hals" (also by scikit-learn's name, "cd"), "mu" (multiplicative updates),
         "ao-admm" (the paper's: ρ = 1 on V of mean 1), or "ao-admm-trace" (ρ = tr/r).
     accelerator : str or None
-        "auto", None, "any-rank" or "accel-r10" (learned; the latter only for rank 10), or the path
-        of a network of your own.
+        "auto", None, "any-rank", "accel-r10" or "accel-r10-paper" (learned; the latter two only for
+        rank 10), or the path of a network of your own.
     max_iter : int
         Outer iterations at most; one is an update of H and one of W.
     tol : float

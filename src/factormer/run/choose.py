@@ -19,7 +19,7 @@ from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
-from factormer.run.lifting import Beside, Lifted, Squared, Tied
+from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
@@ -321,10 +321,13 @@ def _auto_lifted(request: Request) -> _Start:
     known = problem.V.V if isinstance(problem.V, Observed) else problem.V
     one = len(problem.V.shape) == 2 and not isinstance(problem.V, Observed)
     small = one and float(problem.V.work()) <= T.SMALL_LOSS
+    counts = isinstance(known, Dense) and problem.loss.is_for_counts
     random = STARTS["random"]()
-    if small and isinstance(known, Dense) and problem.loss.is_for_counts:
+    if small and counts:
         why = "V is small: 20 iterations of least squares on √V first"
         return _Start(Squared(Lifted(random, n_iter=20)), "random", why)
+    if one and counts and known.device.type == "cpu":
+        return _Start(Rooted(), "rotated", "least squares on √V first, most of them on a sketch")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
     return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)
 

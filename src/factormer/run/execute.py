@@ -20,6 +20,7 @@ from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
+from factormer.run.lifting import Rooted
 from factormer.run.multistart import Generations, Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -146,7 +147,8 @@ def _run(
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
     on_sketch = isinstance(stages[0].problem.V, LowRank)
     at = stages[0].problem if scaled.is_plain or on_sketch else scaled
-    if on_sketch and not scaled.is_plain:  # as for other losses in memory, which start there
+    near = on_sketch or isinstance(getattr(start, "base", None), Rooted)
+    if near and not scaled.is_plain:  # what is near the end is compared with a random start
         stationary.reference = at.stationarity(Random()(at, _generator(seeds[0])))
     if len(seeds) > 1:
         x0, stages[0] = _together(plan, stages[0], span, [rng, *map(_generator, seeds[1:])])

@@ -152,9 +152,10 @@ def telling(
     heaviest = np.argsort(-x, kind="stable")
     heaviest = heaviest[: max(_HEAVIEST, int((x >= _HEAVY * peak).sum()))]
     heaviest = heaviest[x[heaviest] > 0]
-    order = np.lexsort((-x[heaviest], -specificity[heaviest].round(2)))
+    shown = specificity.round(2)
+    order = np.lexsort((-x[heaviest], -shown[heaviest]))
     return [
-        [_cut(axis.name(int(i))), significant(specificity[i], 3), significant(x[i] / peak, 3)]
+        [_cut(axis.name(int(i))), float(shown[i]), significant(x[i] / peak, 3)]
         for i in heaviest[order[:count]]
     ]
 
