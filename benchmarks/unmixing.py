@@ -5,9 +5,8 @@ pairing, the error of the abundances, whether the fit converged, and its seconds
 reference, and no weight was chosen by it: the weight of the volume is the misfit of the fit without
 it, and its delta little of the size of a component, as the command line proposes.
 
-Vertex component analysis (Nascimento & Dias, 2005) is written here after its paper, since published
-tables of it differ in the reference, the bands and the number of endmembers; it is random, and the
-median of its runs counts.
+Vertex component analysis (Nascimento & Dias, 2005) is written here after its paper, so that it sees
+the same bands and the same reference; it is random, and the median of its runs counts.
 """
 
 from __future__ import annotations
