@@ -35,12 +35,14 @@ install: $(READY) ## Make .venv and install the package in it, with what draws f
 setup: $(INSTALLED) ## The same, with all that developers need
 
 # Torch comes first and alone: only so does it come from the constraints, not from another package's wish.
+# It is imported, and so compiled to bytecode, while the rest is installed.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later was not found; name one: make PYTHON=…" >&2; exit 1; }
 	@echo "Setting up .venv (the first time takes a minute, and the time to download 300 MB)"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) torch
-	@$(BIN)/python $(PIP_INSTALL) -e '.[plot]'
+	@$(BIN)/python -W ignore -c 'import torch' & \
+	  $(BIN)/python $(PIP_INSTALL) -e '.[plot]'; status=$$?; wait; exit $$status
 	@touch $@
 
 $(INSTALLED): $(READY)

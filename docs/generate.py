@@ -74,8 +74,12 @@ NETWORKS = {
 LIMITS = {
     "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "
     "than the rotated SVD, and it costs as much as a hundred iterations or more.",
-    "init-r10-paper": "The paper's own layers. On Yale and Jasper it led to a better optimum than "
-    "NNDSVD, on the digits it did not.",
+    "init-r10-paper": "The paper's own layers, recipe and data, for comparison; `init-r10` is "
+    "the better start.",
+    "init-r10-literal": "The paper's own layers by our recipe. On Yale and Jasper it is a better "
+    "start than NNDSVD, on the digits it is not.",
+    "accel-r10-paper": "The paper's own layers, recipe and data, for comparison; `accel-r10` "
+    "accelerates more.",
     "accel-r10": "It saves many iterations on data like that of its training; in seconds "
     "the plain solver wins on a CPU.",
     "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "

@@ -2,7 +2,7 @@
 
     python experiments/layers.py --device cuda --updates 2000 --seeds 0 1     # some 3 minutes
 
-Both are trained as `init-r10-paper` and `init-r10-clean` were (batches of 256, log RMSE, T = 3,
+Both are trained as `init-r10-literal` and `init-r10-clean` were (batches of 256, log RMSE, T = 3,
 γ = 0.7), for as many updates as asked. The table has the median RMSE on the validation sets of the
 network alone and one AO-ADMM iteration later; the numbers go to --out.
 """
@@ -19,7 +19,7 @@ from factormer.train.config import TrainConfig
 from factormer.train.loop import Run, train
 from factormer.train.synthetic import TRAINING
 
-CONFIG = Path(__file__).parent / "configs" / "init-r10-paper.toml"
+CONFIG = Path(__file__).parent / "configs" / "init-r10-literal.toml"
 
 
 def main() -> None:

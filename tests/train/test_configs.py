@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from factormer.nn.factormer import ModelConfig
+from factormer.nn.zoo import models
 from factormer.train import synthetic
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.loop import train_any_rank
@@ -57,11 +58,16 @@ def test_config_trains_for_two_steps(path, tmp_path):
     assert all(math.isfinite(x) for medians in run.validation.values() for x in medians)
 
 
-@pytest.mark.parametrize("name", ["init-r10", "init-r10-paper", "accel-r10"])
+@pytest.mark.parametrize(
+    "name", ["init-r10", "accel-r10", "init-r10-paper", "accel-r10-paper", "init-r10-literal"]
+)
 def test_shipped_networks_have_a_config_of_the_papers_size(name):
-    (path,) = (path for path in CONFIGS if path.stem == name)
+    trained = models()[name].training["options"]["name"]
+    (path,) = (path for path in CONFIGS if path.stem == trained)
     model, paper = TrainConfig.load(path).model, ModelConfig()
-    assert model == replace(paper, variant=model.variant, n_points=model.n_points)
+    assert model == models()[name].config
+    free = {key: getattr(model, key) for key in ("variant", "n_points", "normalize")}
+    assert model == replace(paper, **free)
 
 
 def test_steps_change_the_weights(tmp_path, monkeypatch):

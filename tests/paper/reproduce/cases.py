@@ -19,6 +19,8 @@ KEYS = [
     "ao-admm-trace",
     "init-r10",
     "init-r10-paper",
+    "accel-r10-paper",
+    "init-r10-literal",
     "accel-r10",
     "init-r10-always",
     "accel-r10-always",

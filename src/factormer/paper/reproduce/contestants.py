@@ -1,7 +1,8 @@
 """Who is compared: AO-ADMM with two penalties, and networks around it, all from NNDSVD.
 
-"The paper's" networks have its layers and take every proposal; "ours" are refining networks, whose
-proposals a safeguard judges unless a label says otherwise.
+"The paper's" networks have its layers and its recipe and take every proposal; one has its layers
+and our recipe; "ours" are refining networks, whose proposals a safeguard judges unless a label says
+otherwise.
 """
 
 from __future__ import annotations
@@ -108,6 +109,18 @@ TRACE = Contestant("ao-admm-trace", "AO-ADMM, ρ = tr/r", TraceAOADMM())
 PAPER = Contestant(  # the paper takes every proposal
     "init-r10-paper", "the paper's initialization", init="init-r10-paper", safeguard=Always()
 )
+PAPER_ACCEL = Contestant(
+    "accel-r10-paper",
+    "the paper's acceleration",
+    accelerator="accel-r10-paper",
+    safeguard=Always(),
+)
+LITERAL = Contestant(
+    "init-r10-literal",
+    "initialization, the paper's layers, our recipe",
+    init="init-r10-literal",
+    safeguard=Always(),
+)
 INIT = Contestant("init-r10", "our initialization", init="init-r10")
 ACCEL = Contestant("accel-r10", "our acceleration", accelerator="accel-r10")
 INIT_ALWAYS = _always(INIT)
@@ -115,11 +128,18 @@ ACCEL_ALWAYS = _always(ACCEL)
 INIT_LATER = _later(INIT)
 ACCEL_LATER = _later(ACCEL)
 PAPER_TRACE = _around_trace(PAPER)
+PAPER_ACCEL_TRACE = _around_trace(PAPER_ACCEL)
+LITERAL_TRACE = _around_trace(LITERAL)
 INIT_TRACE = _around_trace(INIT)
 
-IN_FIGURES = (BASELINE, TRACE, PAPER, INIT, ACCEL)
+IN_FIGURES = (BASELINE, TRACE, PAPER, PAPER_ACCEL, LITERAL, INIT, ACCEL)
 WITHOUT_SAFEGUARD = (INIT_ALWAYS, ACCEL_ALWAYS)
 JUDGED_LATER = (INIT_LATER, ACCEL_LATER)  # on real data
-AROUND_TRACE = (PAPER_TRACE, INIT_TRACE)  # beyond the paper, on real data
+AROUND_TRACE = (
+    PAPER_TRACE,
+    PAPER_ACCEL_TRACE,
+    LITERAL_TRACE,
+    INIT_TRACE,
+)  # beyond the paper, on real data
 ALL = (*IN_FIGURES, *WITHOUT_SAFEGUARD, *JUDGED_LATER, *AROUND_TRACE)
 LABELS = {c.key: c.label for c in ALL}

@@ -21,7 +21,9 @@ from factormer.paper.reproduce.contestants import (
     ACCEL_ALWAYS,
     BASELINE,
     INIT_ALWAYS,
+    LITERAL,
     PAPER,
+    PAPER_ACCEL,
     RANK,
     TRACE,
 )
@@ -30,10 +32,10 @@ from factormer.solvers.loop import loop
 from factormer.starts import NNDSVD, Random
 
 PENALTIES = {"ρ = 1": BASELINE.solver, "ρ = tr/r": TRACE.solver}
-LEARNED = (PAPER, INIT_ALWAYS, ACCEL_ALWAYS)
+LEARNED = (PAPER, PAPER_ACCEL, LITERAL, INIT_ALWAYS, ACCEL_ALWAYS)
 N_RANDOM = 5
-N_LONG = 800
-LOOKS = (20, 50, 100, 300, 800)
+N_LONG = 600
+LOOKS = (20, 50, 100, 300, 600)
 
 
 def optimum(matrices: dict[str, Tensor], *, n_iter: int = N_LONG) -> tuple[dict[str, Any], Any]:

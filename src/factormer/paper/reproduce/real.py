@@ -16,6 +16,7 @@ from factormer.paper.reproduce.contestants import (
     BASELINE,
     IN_FIGURES,
     JUDGED_LATER,
+    LITERAL,
     N_ITER,
     PAPER,
     RANK,
@@ -28,7 +29,7 @@ from factormer.starts import NNDSVD
 
 TITLES = {"yale": "Yale faces", "jasper": "Jasper Ridge"}
 BASIS_ITERATION = 30
-_LEARNED_BASIS = "basis: the paper's initialization + {} iterations"
+_LEARNED_BASIS = "basis: {} + {} iterations"
 
 
 def real(
@@ -37,7 +38,7 @@ def real(
     """The numbers and the figure of a real matrix of mean 1."""
     problem = Problem(Dense(V), RANK)
     x0 = NNDSVD()(problem, torch.Generator())
-    rows, errors, W = {}, {}, x0.W
+    rows, errors, bases = {}, {}, {}
     for contestant in ALL:
         result = run(contestant, problem, x0, n_iter=n_iter, keep=(BASIS_ITERATION,))
         errors[contestant.key] = result.rmse
@@ -48,10 +49,12 @@ def real(
             "kept": result.kept,
             "seconds": costs(contestant, result),
         }
-        if contestant is PAPER:
-            W = result.points[BASIS_ITERATION].W
-    numbers = {"set": name, "shape": list(V.shape), "contestants": rows}
-    return numbers, draw_real(numbers, W)
+        if contestant in (PAPER, LITERAL):  # figures 8c and 9c: of the one that fits better
+            point = result.points[BASIS_ITERATION]
+            bases[contestant.label] = (problem.rmse(point).item(), point.W)
+    label = min(bases, key=lambda label: bases[label][0])
+    numbers = {"set": name, "shape": list(V.shape), "basis": label, "contestants": rows}
+    return numbers, draw_real(numbers, bases[label][1])
 
 
 def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
@@ -77,7 +80,8 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
         for row, side in ((upper, "S"), (lower, "N")):
             for ax in row:
                 ax.set_anchor(side)  # the two rows meet in the middle
-        right.suptitle("c) " + _LEARNED_BASIS.format(BASIS_ITERATION), fontsize=9.5)
+        basis = _LEARNED_BASIS.format(numbers["basis"], BASIS_ITERATION)
+        right.suptitle(f"c) {basis}", fontsize=9.5)
         m, n = numbers["shape"]
         drawing.suptitle(f"{TITLES[numbers['set']]}, {m} × {n}, r = {RANK}", fontsize=11)
     return drawing
@@ -90,7 +94,7 @@ def faces(V: Float[Tensor, "pixels images"]) -> tuple[dict[str, Any], Any]:
     result = run(PAPER, problem, x0, n_iter=BASIS_ITERATION, keep=(2, BASIS_ITERATION))
     panels = {"a) basis: NNDSVD alone": x0}
     for letter, t in zip("bc", (2, BASIS_ITERATION), strict=True):
-        panels[f"{letter}) {_LEARNED_BASIS.format(t)}"] = result.points[t]
+        panels[f"{letter}) {_LEARNED_BASIS.format(PAPER.label, t)}"] = result.points[t]
     numbers = {"rmse": {title: problem.rmse(x).item() for title, x in panels.items()}}
     with style.figure(11.0, 4.6) as drawing:
         for part, (title, x) in zip(drawing.subfigures(3, 1), panels.items(), strict=True):

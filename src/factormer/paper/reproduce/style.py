@@ -27,6 +27,8 @@ COLOURS = {
     "ao-admm-trace": "#8a8a8a",
     "init-r10": "#0072b2",
     "init-r10-paper": "#009e73",
+    "accel-r10-paper": "#7a3b00",
+    "init-r10-literal": "#66c2a5",
     "accel-r10": "#d55e00",
     "init-r10-always": "#56b4e9",
     "accel-r10-always": "#e69f00",
@@ -36,6 +38,8 @@ COLOURS = {
 DASHES: dict[str, Any] = {
     "ao-admm-trace": "--",
     "init-r10-paper": "-.",
+    "accel-r10-paper": "-.",
+    "init-r10-literal": (0, (3, 1, 1, 1)),
     "accel-r10": (0, (5, 1.2)),
     "init-r10-always": ":",
     "accel-r10-always": ":",

@@ -12,8 +12,10 @@ from factormer.paper.reproduce.contestants import (
     BASELINE,
     IN_FIGURES,
     INIT,
+    LITERAL,
     N_ITER,
     PAPER,
+    PAPER_ACCEL,
     Contestant,
 )
 from factormer.paper.reproduce.measure import costs, quartiles, run_stack
@@ -56,11 +58,11 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
         start = rows[BASELINE.key]["rmse"]["median"][1]
         linear.set(title="a) error", xlabel="iteration", ylabel="RMSE", ylim=(0, 1.1 * start))
         log.set(title="b) error, logarithmic", xlabel="iteration", ylabel="RMSE", yscale="log")
-        for key in (INIT.key, PAPER.key):
+        for key in (PAPER.key, LITERAL.key, INIT.key):
             style.band(by_init, key, rows[key]["ratio"])
         style.ratio_axes(by_init, "c) learned initialization")
-        style.band(by_accel, ACCEL.key, rows[ACCEL.key]["ratio"])
-        style.band(by_accel, ACCEL_ALWAYS.key, rows[ACCEL_ALWAYS.key]["ratio"])
+        for key in (PAPER_ACCEL.key, ACCEL.key, ACCEL_ALWAYS.key):
+            style.band(by_accel, key, rows[key]["ratio"])
         style.ratio_axes(by_accel, "d) learned acceleration")
         for ax in (by_init, by_accel):
             ax.set(yscale="log")
@@ -74,10 +76,10 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
 
 
 def ablation() -> tuple[dict[str, Any], Any]:
-    """The network with refining layers against that with the paper's literal ones, on both sets."""
+    """Refining layers against the paper's, both by our recipe, on both sets."""
     sets = {}
     for name in ("small", "large"):
-        contestants = (BASELINE, PAPER, INIT)
+        contestants = (BASELINE, LITERAL, INIT)
         measured = measure_set(name, contestants, n_iter=max(ABLATION_ITERATIONS))["contestants"]
         sets[name] = {
             key: {q: [row["rmse"][q][t] for t in ABLATION_ITERATIONS] for q in row["rmse"]}

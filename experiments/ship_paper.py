@@ -1,0 +1,31 @@
+"""Put the networks of `paper_networks.py train` into the package, under their shipped names.
+
+    python experiments/ship_paper.py RUNS      # RUNS/paper-init/paper-init.safetensors, …
+
+The card says how many of the planned updates were made; `make golden` follows.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from factormer.nn.zoo import load_factormer, read_card, save_model
+
+SHIPPED = {"paper-init": ("init-r10-paper", "2"), "paper-accel": ("accel-r10-paper", "1")}
+WEIGHTS = Path(__file__).parents[1] / "src" / "factormer" / "weights"
+
+
+def main() -> None:
+    """Copy the weights; the cards get the new names."""
+    runs = Path(sys.argv[1])
+    for name, (shipped, version) in SHIPPED.items():
+        path = runs / name / f"{name}.safetensors"
+        card = replace(read_card(path), name=shipped, version=version)
+        save_model(load_factormer(path), card, WEIGHTS / f"{shipped}.safetensors")
+        print(f"{shipped}: {card.course['steps']}")
+
+
+if __name__ == "__main__":
+    main()
