@@ -1,13 +1,12 @@
 """Unmixing of Jasper Ridge, beside its reference: python benchmarks/unmixing.py --data DIR.
 
 For each way to find four endmembers: the spectral angle of each to the reference under the best
-pairing, the error of the abundances, whether the fit converged, and its seconds. Nothing sees the
-reference, and no weight was chosen by it: the weight of the volume is the misfit of the fit without
-it, and its delta little of the size of a component, as the command line proposes.
+pairing, the error of the abundances, whether the fit converged, and its seconds. No fit sees the
+reference: the weight of the volume is the misfit of the fit without it, and its delta a share of
+the size of a component, as the command line proposes. Those two rules were settled on this matrix.
 
-Vertex component analysis (Nascimento & Dias, 2005) is written here after its paper, since published
-tables of it differ in the reference, the bands and the number of endmembers; it is random, and the
-median of its runs counts.
+Vertex component analysis (Nascimento & Dias, 2005) is written here after its paper, so that it sees
+the same bands and the same reference; it is random, and the median of its runs counts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
-from factormer.run.lifting import Rooted
 from factormer.run.multistart import Generations, Tournament
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -147,8 +146,7 @@ def _run(
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
     on_sketch = isinstance(stages[0].problem.V, LowRank)
     at = stages[0].problem if scaled.is_plain or on_sketch else scaled
-    near = on_sketch or isinstance(getattr(start, "base", None), Rooted)
-    if near and not scaled.is_plain:  # what is near the end is compared with a random start
+    if on_sketch and not scaled.is_plain:  # near the end already, if the data is beyond memory
         stationary.reference = at.stationarity(Random()(at, _generator(seeds[0])))
     if len(seeds) > 1:
         x0, stages[0] = _together(plan, stages[0], span, [rng, *map(_generator, seeds[1:])])
