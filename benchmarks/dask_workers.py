@@ -1,6 +1,7 @@
 """Passes over a Dask array on one worker and on two, beside what the cost model says.
 
 python benchmarks/dask_workers.py [--rows 12000] [--columns 4000] [--rank 20] [--fit]
+python benchmarks/dask_workers.py --fit --visits 0                 (whole fits alone)
 python benchmarks/dask_workers.py --chunk 100000x100000:100     (one sparse chunk, on one core)
 
 V lies in the memory of the workers, each a process with one thread. The model has three numbers,
@@ -135,6 +136,17 @@ def _visited(V: Any, H: torch.Tensor, visits: int) -> dict[str, float]:
     return {"visits": min(seconds), "busiest": busiest, "error": error}
 
 
+def alone(m: int, n: int, r: int, dtype: str) -> None:
+    """Print what whole fits take, and nothing else."""
+    found: dict[int, dict[str, float]] = {}
+    for workers in (1, 2):
+        with cluster(workers) as processes, distributed.Client(processes):
+            found[workers] = _fitted(data(m, n, r, dtype), r)
+        print(f"{m}×{n}, rank {r}, {dtype}, {CHUNKS} chunks; workers {workers}:", found[workers])
+    for name in ("fit", "fit, busiest"):
+        print(f"{name}: two workers {found[1][name] / found[2][name]:.2f} times as fast as one")
+
+
 def _identity(chunk: Any) -> Any:
     return chunk
 
@@ -203,6 +215,9 @@ def main() -> None:
         chunk_seconds(rows, columns, int(stored), asked.rank)
         return
     m, n, r, dtype = asked.rows, asked.columns, asked.rank, asked.dtype
+    if not asked.visits and asked.fit:
+        alone(m, n, r, dtype)
+        return
     machine = calibrated(m, n, r, dtype)
     print(
         f"{m}×{n}, rank {r}, {dtype}, {CHUNKS} chunks; one worker: {machine.rate:.3g} products/s, "

@@ -78,7 +78,7 @@ class OutOfCore:
         rooms = self._rooms(dtype, lanes := self._lanes(dtype))
 
         def load(number: int, lane: int) -> Any:
-            return self._load(*self.ends[number : number + 2], dtype, rooms[lane])
+            return self._load(self.ends[number], self.ends[number + 1], dtype, rooms[lane])
 
         def work(number: int, block: Any) -> Parts:
             at = slice(*self.ends[number : number + 2])

@@ -172,7 +172,7 @@ function errorsBy(axis, errors) {
   if (axis.kind === "image") body.push(el("div", { class: "map" }, picture(axis, errors.values, { palette: "ramp", label })), colourScale(linear(0, errors.values.high), "ramp"));
   else {
     const chart = el("div", { class: "chart quiet" });
-    responsive(chart, profile(axis, errors.values, { height: 110, full: true, label, thin: true, xNote: axis.sorted ? ", the worst first" : "" }));
+    responsive(chart, chartOf(axis)(axis, errors.values, { height: 110, full: true, label, thin: true, xNote: axis.sorted ? ", the worst first" : "" }));
     body.push(chart);
     if (errors.top) body.push(el("h3", { class: "below" }, withButton("Fitted worst", csvButton(`${run.name} rank ${current().rank} ${plural(axis.noun)} fitted worst`, [axis.noun, "error"], () => errors.top))), bars(errors.top, 6));
   }
