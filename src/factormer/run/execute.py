@@ -283,6 +283,10 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
         W, n_iter, whole = coefficients(V, H, request.loss, request.on_w, W, until=until)
     except KeyboardInterrupt:
         return replace(result, status=Status.INTERRUPTED)
+    except ValueError:  # numbers so small or large that H cannot be held: the iterations stand
+        if request.is_settled:
+            raise
+        return result
     x = Factors(W, H)
     error = rmse(request.problem, x)
     if not whole:
