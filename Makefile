@@ -69,12 +69,12 @@ test-processors: $(INSTALLED) ## Run all that compares numbers as one processor 
 resolve: $(INSTALLED) ## Ask pip whether the oldest versions allowed exist for each Python and system
 	$(BIN)/python -m tests.resolve_oldest
 
-# Torch 2.5 for Linux comes with CUDA: some 3 GB are downloaded.
+# Torch 2.5 for Linux comes with CUDA: some 3 GB are downloaded. Old packages use what newer ones deprecate.
 test-oldest: ## Run the tests with the oldest versions allowed, in build/oldest: TESTS="tests/kernels …" for some
 	@test -x $(OLDEST_ENV)/bin/pip || $(PYTHON) -m venv $(OLDEST_ENV)
 	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt torch
 	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt -e '.[test]'
-	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning $(TESTS)
 
 fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)

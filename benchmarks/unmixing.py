@@ -1,9 +1,9 @@
 """Unmixing of Jasper Ridge, beside its reference: python benchmarks/unmixing.py --data DIR.
 
 For each way to find four endmembers: the spectral angle of each to the reference under the best
-pairing, the error of the abundances, whether the fit converged, and its seconds. Nothing sees the
-reference, and no weight was chosen by it: the weight of the volume is the misfit of the fit without
-it, and its delta little of the size of a component, as the command line proposes.
+pairing, the error of the abundances, whether the fit converged, and its seconds. No fit sees the
+reference: the weight of the volume is the misfit of the fit without it, and its delta a share of
+the size of a component, as the command line proposes. Those two rules were settled on this matrix.
 
 Vertex component analysis (Nascimento & Dias, 2005) is written here after its paper, so that it sees
 the same bands and the same reference; it is random, and the median of its runs counts.

@@ -77,12 +77,14 @@ def _origin(manifest: dict[str, Any]) -> list[str]:
         {f"factormer {e['factormer']} ({e['commit'] or 'no commit'})" for e in entries}
     )
     seconds = sum(e["seconds"] for e in entries)
+    notes = sorted({e["note"] for e in entries if "note" in e})
     return [
         f"Written by `factormer reproduce`, {'; '.join(versions)}, in {seconds:.0f} s on "
         f"{'; '.join(machines)}; float64, rank 10, every run from NNDSVD. Iteration 0 is the "
         "start, which for a learned initialization is the network's output. The rest is in "
         "`manifest.json`.",
         "",
+        *(line for note in notes for line in (note, "")),
     ]
 
 
