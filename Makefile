@@ -35,12 +35,14 @@ install: $(READY) ## Make .venv and install the package in it, with what draws f
 setup: $(INSTALLED) ## The same, with all that developers need
 
 # Torch comes first and alone: only so does it come from the constraints, not from another package's wish.
+# It is imported, and so compiled to bytecode, while the rest is installed.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later was not found; name one: make PYTHON=…" >&2; exit 1; }
 	@echo "Setting up .venv (the first time takes a minute, and the time to download 300 MB)"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) torch
-	@$(BIN)/python $(PIP_INSTALL) -e '.[plot]'
+	@$(BIN)/python -W ignore -c 'import torch' & \
+	  $(BIN)/python $(PIP_INSTALL) -e '.[plot]'; status=$$?; wait; exit $$status
 	@touch $@
 
 $(INSTALLED): $(READY)
@@ -67,12 +69,12 @@ test-processors: $(INSTALLED) ## Run all that compares numbers as one processor 
 resolve: $(INSTALLED) ## Ask pip whether the oldest versions allowed exist for each Python and system
 	$(BIN)/python -m tests.resolve_oldest
 
-# Torch 2.5 for Linux comes with CUDA: some 3 GB are downloaded.
+# Torch 2.5 for Linux comes with CUDA: some 3 GB are downloaded. Old packages use what newer ones deprecate.
 test-oldest: ## Run the tests with the oldest versions allowed, in build/oldest: TESTS="tests/kernels …" for some
 	@test -x $(OLDEST_ENV)/bin/pip || $(PYTHON) -m venv $(OLDEST_ENV)
 	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt torch
 	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt -e '.[test]'
-	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning $(TESTS)
 
 fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)

@@ -56,13 +56,35 @@ def resampled(path: Path, n: int, *, seed: int) -> np.ndarray:
     return rng.poisson(V[:, rng.integers(V.shape[1], size=n)]).astype(np.float64)
 
 
+def spectrogram(m: int, n: int, *, seed: int) -> np.ndarray:
+    """Magnitudes of m frequencies in n frames of random notes with overtones, beats and noise."""
+    rng, rate, hop = np.random.default_rng(seed), 22050, (m - 1) // 2
+    size = hop * (n + 3)
+    sound = 1e-3 * rng.standard_normal(size)
+    notes, now = 110 * 2 ** (rng.choice(40, 14, replace=False) / 12), 0.0
+    while now * rate < size:
+        for pitch in rng.choice(notes, rng.integers(1, 4)):
+            first, decay = int(now * rate), rng.uniform(0.2, 1.0)
+            t = np.arange(min(size - first, int(3 * decay * rate))) / rate
+            for h in range(1, min(9, int(rate / 2 / pitch))):
+                tone = np.exp(-t / decay * (1 + 0.3 * h)) * np.sin(2 * np.pi * pitch * h * t) / h
+                sound[first : first + len(t)] += rng.uniform(0.3, 1) * tone
+        now += rng.choice([0.125, 0.25, 0.5])
+    for first in range(0, size - 2000, rate // 2):
+        sound[first : first + 2000] += rng.standard_normal(2000) * np.exp(-np.arange(2000) / 300)
+    frames = np.lib.stride_tricks.sliding_window_view(sound, 2 * (m - 1))[::hop][:n]
+    return np.abs(np.fft.rfft(frames * np.hanning(2 * (m - 1)))).T
+
+
 BUILT_IN = (
     Case("exponential", 10, partial(exponential, 120, 150, 10, seed=2)),
     Case("noisy", 20, partial(exponential, 1000, 500, 20, seed=3, noise=0.01)),
     Case(
         "sparse-factors", 20, partial(exponential, 2000, 1000, 20, seed=4, noise=0.05, density=0.3)
     ),
+    Case("many-parts", 60, partial(exponential, 1200, 800, 60, seed=8, noise=0.02, density=0.15)),
     Case("topics", 10, partial(topics, 3000, 2000, 10, seed=5, words=26)),
+    Case("spectrogram", 25, partial(spectrogram, 513, 493, seed=7)),
     Case("digits", 16, lambda: load_digits(return_X_y=True)[0]),
 )
 

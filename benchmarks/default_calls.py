@@ -33,6 +33,9 @@ def cases() -> dict[str, tuple[np.ndarray, int]]:
     digits: Any = load_digits(return_X_y=True)[0]
     smooth = np.abs(np.cumsum(rng.standard_normal((400, 8)), axis=0)) @ rng.random((8, 300))
     noisy = rng.exponential(size=(1000, 12)) @ rng.exponential(size=(12, 500))
+    other = np.random.default_rng(1)  # so that the other matrices stay what they were
+    W, H = (other.exponential(size=(k, 60)) * (other.random((k, 60)) < 0.15) for k in (1200, 800))
+    parts = np.maximum(W @ H.T + 0.1 * other.standard_normal((1200, 800)), 0)
     return {
         "digits, 10": (digits, 10),
         "digits, 30": (digits, 30),
@@ -40,6 +43,8 @@ def cases() -> dict[str, tuple[np.ndarray, int]]:
         "smooth 400×300, 8": (smooth * rng.uniform(0.9, 1.1, smooth.shape), 8),
         "mixture 1000×500, 10": (noisy * rng.uniform(0.8, 1.2, noisy.shape), 10),
         "counts 600×96, 8": (rng.poisson(noisy[:600, :96] / 4).astype(float), 8),
+        "parts 1200×800, 40": (parts, 40),
+        "parts 1200×800, 60": (parts, 60),
     }
 
 

@@ -25,7 +25,10 @@ from environment import environment
 
 import factormer
 
-CASES = ("reuters21578:20", "brca_sbs96:8", "audio_piano_spectrogram:15")
+CASES = (
+    "reuters21578:20", "brca_sbs96:8", "brca_resampled:8", "audio_piano_spectrogram:15",
+    "audio_piano_spectrogram:25", "spectrogram:25",
+)  # fmt: skip
 GRID = (3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000)
 TARGETS = {"10 %": 1.1, "1 %": 1.01, "0.1 %": 1.001}
 

@@ -22,7 +22,7 @@ from sklearn.decomposition import NMF
 import factormer
 
 ROUNDS = 2
-LIMITS = (5, 8, 12, 17, 25, 40, 60, 100, 200)
+LIMITS = (5, 8, 9, 10, 11, 12, 15, 20, 25, 28, 32, 40, 60, 100)
 SETTINGS = ((1e-4, 200), (1e-5, 500))  # tol and max_iter of scikit-learn; the first is its default
 
 

@@ -76,9 +76,9 @@ def sound() -> list[str]:
 
 # Name of the picture: run, width, scheme, first and last element in it, and a script before it.
 SHOTS = {
-    "landing-report": ("topics", 900, "light", "body", "#components", "pickComponent(1)"),
+    "landing-report": ("topics", 900, "light", "body", "#cards", "pickComponent(1)"),
     "report-parts": ("parts", 1280, "light", "body", "#components", "pickComponent(3)"),
-    "report-quality": ("parts", 1280, "dark", "#quality", "#alike", ""),
+    "report-quality": ("topics", 1280, "dark", "#quality", "#alike", ""),
     "report-topics": ("topics", 1280, "light", "body", "#components", "pickComponent(1)"),
     "report-spectra": ("spectra", 1280, "light", "body", "#components", "pickRank(2)"),
     "report-residual": ("spectra", 1280, "light", "#residual", "#residual", "pickRank(2)"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests import shapes
+from tests import compiled, shapes
 
 shapes.install()  # before anything imports factormer
 
@@ -21,6 +21,11 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="rewrite tests/golden/*.json")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not session.config.option.file_or_dir:  # all tests
+        compiled.share()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,10 +1,10 @@
 """What the documentation shows is what happens: each Python example runs as it stands."""
 
 import importlib
-import os
+import importlib.util
 import pkgutil
 import re
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
 PAGES = [ROOT / "README.md", *WRITTEN]
-SCRIPTS = [p for p in sorted((DOCS / "examples").glob("*.py")) if p.stem != "drawing"]
-SLOW = {"own_accelerator"}
-NEEDS_DATA = "data_folder()"  # how an example gets at matrices that are not ours to pass on
+SCRIPTS = sorted((DOCS / "examples").glob("*.py"))
+SLOW = {"own_accelerator", "unmixing", "signatures"}
+NEEDS_SCANPY = {"cells"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -35,30 +35,31 @@ def name_of(page: Path) -> str:
 
 
 def with_marks(page: Path):
-    """Pages on real matrices are slow, and run where there are some."""
-    if not any(NEEDS_DATA in source for source in examples(page)):
-        marks = [pytest.mark.slow] if page.stem in SLOW else []
-        return pytest.param(page, id=name_of(page), marks=marks)
-    absent = pytest.mark.skipif(
-        not os.environ.get("FACTORMER_DATA"), reason="needs data: FACTORMER_DATA names no folder"
-    )
-    return pytest.param(page, id=name_of(page), marks=[pytest.mark.slow, absent])
+    marks = [pytest.mark.slow] if page.stem in SLOW else []
+    if page.stem in NEEDS_SCANPY:
+        absent = importlib.util.find_spec("scanpy") is None
+        marks.append(pytest.mark.skipif(absent, reason="needs scanpy, whose data it shows"))
+    return pytest.param(page, id=name_of(page), marks=marks)
 
 
 @pytest.fixture
-def _own_pictures(tmp_path, monkeypatch):
-    """What the examples draw goes to a folder of the test."""
-    monkeypatch.syspath_prepend(str(DOCS / "examples"))
-    monkeypatch.setattr(importlib.import_module("drawing"), "FOLDER", tmp_path)
-    yield
-    sys.modules.pop("drawing", None)
-
-
-@pytest.mark.usefixtures("_own_pictures")
-@pytest.mark.parametrize("page", [with_marks(page) for page in PAGES if examples(page)])
-def test_examples_run(page, tmp_path, monkeypatch):
-    """The examples of a page share their names, as a reader's session does."""
+def _as_pasted(tmp_path, monkeypatch):
+    """A folder of its own, with what the text of a page has trained; no window opens."""
+    plt = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    trained = tmp_path / "runs" / "spectra"
+    trained.mkdir(parents=True)
+    shutil.copy(DOCS / "examples" / "spectra.safetensors", trained)
+    plt.switch_backend("agg")
+    yield
+    plt.close("all")
+
+
+@pytest.mark.usefixtures("_as_pasted")
+@pytest.mark.parametrize("page", [with_marks(page) for page in PAGES if examples(page)])
+def test_examples_run(page):
+    """The examples of a page share their names, as a reader's session does."""
     namespace = {"__name__": "__main__"}
     for number, source in enumerate(examples(page), start=1):
         code = compile(source, f"{name_of(page)}, example {number}", "exec", dont_inherit=True)
@@ -73,6 +74,15 @@ def test_no_example_escapes_by_the_way_it_is_written(page):
 
 def test_readme_has_examples():
     assert examples(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
+def test_an_example_runs_wherever_it_is_pasted(script):
+    """It imports packages alone, and asks for no file that only a clone has."""
+    text = script.read_text("utf-8")
+    roots = set(re.findall(r"^(?:import|from) (\w+)", text, re.M))
+    assert roots <= {"factormer", "matplotlib", "numpy", "scanpy", "scipy", "sklearn", "torch"}
+    assert not re.search(r"__file__|FACTORMER_DATA|data_folder|docs/", text)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name_of)

@@ -38,6 +38,7 @@ LAYERS = [
     "penalties",
     "datasets",
     "plot",
+    "tl",
     "__main__",
 ]
 

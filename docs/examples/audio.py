@@ -10,8 +10,9 @@
 # against the truth.
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
-from drawing import grid, save, save_sound
+from scipy.io import wavfile
 from scipy.signal import ShortTimeFFT
 from scipy.signal.windows import hann
 
@@ -32,6 +33,11 @@ def voice(starts, pitches, partials, decay):
     return sound
 
 
+def write(name, sound):
+    """A file of 16 bits, as loud as it can be."""
+    wavfile.write(name, RATE, np.int16(29000 * sound / np.abs(sound).max()))
+
+
 shaker = np.zeros(RATE * SECONDS)
 for start in np.arange(0.125, SECONDS, 0.25):
     t = np.arange(len(shaker) - int(start * RATE)) / RATE
@@ -44,7 +50,7 @@ truth = {
     "shaker": 0.25 * shaker,
 }
 mixture = sum(truth.values())
-save_sound(mixture, RATE, "mixture.wav", "The mixture:")
+write("mixture.wav", mixture)
 
 # %%
 stft = ShortTimeFFT(hann(512, sym=False), hop=128, fs=RATE)
@@ -79,11 +85,18 @@ for name, true in truth.items():
     separated[name] = stft.istft(mask * spectrogram, k1=len(mixture))
     before, after = distortion_ratio(true, mixture), distortion_ratio(true, separated[name])
     print(f"{name:>6}: {before:5.1f} dB in the mixture, {after:4.1f} dB separated")
-    save_sound(separated[name], RATE, f"{name}.wav", f"{name.capitalize()}, separated:")
+    write(f"{name}.wav", separated[name])
 
 # %%
-figure, axes = grid(1, 4, width=8.4, height=2.6, sharey=True)
-for ax, (name, sound) in zip(axes.flat, {"mixture": mixture, **separated}.items(), strict=True):
+figure, axes = plt.subplots(
+    1,
+    4,
+    num="The mixture, and what was found in it",
+    layout="constrained",
+    figsize=(8.4, 2.6),
+    sharey=True,
+)
+for ax, (name, sound) in zip(axes, {"mixture": mixture, **separated}.items(), strict=True):
     decibels = 20 * np.log10(np.abs(stft.stft(sound)) + 1e-6)
     top = 20 * np.log10(V.max())
     extent = (0, SECONDS, 0, RATE / 2000)
@@ -98,12 +111,14 @@ for ax, (name, sound) in zip(axes.flat, {"mixture": mixture, **separated}.items(
     )
     ax.set_title(name)
     ax.set_xlabel("seconds")
-axes[0, 0].set_ylabel("kHz")
+axes[0].set_ylabel("kHz")
 figure.colorbar(drawn, ax=axes, label="dB", shrink=0.9)
-save(figure, "audio.png", "Spectrograms of the mixture and of what was found in it")
+plt.show()
 
 # %%
-figure, axes = grid(1, 2, width=8.4, height=3, width_ratios=[1, 1.6])
+figure, (left, right) = plt.subplots(
+    1, 2, num="The eight components", layout="constrained", figsize=(8.4, 3), width_ratios=[1, 1.6]
+)
 order = np.lexsort((peak, member))
 for place, k in enumerate(order):
     colour = f"C{['bass', 'bell', 'shaker'].index(member[k])}"
@@ -111,14 +126,14 @@ for place, k in enumerate(order):
         result.W[:, k] / result.W[:, k].max(),
         result.H[:, k] / result.H[:, k].max(),
     )
-    axes[0, 0].fill_between(stft.f / 1000, place, place + 0.85 * spectrum, color=colour)
-    axes[0, 1].fill_between(stft.t(len(mixture)), place, place + 0.85 * loudness, color=colour)
-axes[0, 1].set_yticks(np.arange(8) + 0.3, member[order])
-for ax, label in zip(axes.flat, ("kHz", "seconds"), strict=True):
+    left.fill_between(stft.f / 1000, place, place + 0.85 * spectrum, color=colour)
+    right.fill_between(stft.t(len(mixture)), place, place + 0.85 * loudness, color=colour)
+right.set_yticks(np.arange(8) + 0.3, member[order])
+for ax, label in zip((left, right), ("kHz", "seconds"), strict=True):
     ax.tick_params(left=False)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel(label)
-axes[0, 0].set_yticks([])
-axes[0, 0].set_title("spectra")
-axes[0, 1].set_title("loudness")
-save(figure, "audio-components.png", "The eight components: spectra and loudness")
+left.set_yticks([])
+left.set_title("spectra")
+right.set_title("loudness")
+plt.show()

@@ -7,8 +7,8 @@
 # so that anybody can run this.
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
-from drawing import grid, save
 
 import factormer
 from factormer.penalties import L2
@@ -83,8 +83,13 @@ for name, predicted in {
     print(f"{name:>24}: held-out RMSE {rmse(predicted, test):.3f}")
 
 # %%
-figure, axes = grid(1, 2, width=8.4, height=3.1)
-ax = axes[0, 0]
+figure, (ax, right) = plt.subplots(
+    1,
+    2,
+    num="Choice of rank and penalty, and predictions of held-out ratings",
+    layout="constrained",
+    figsize=(8.4, 3.1),
+)
 for number, weight in enumerate((1.0, 3.0, 6.0)):
     ranks = sorted({rank for rank, _ in choices})
     ax.plot(
@@ -97,10 +102,10 @@ ax.set_ylim(top=0.86)
 ax.set_xlabel("rank")
 ax.set_ylabel("RMSE on the validation ratings")
 ax.legend(loc="upper right", ncols=2)
-ax = axes[0, 1]
+ax = right
 spread = [found[test & (ratings == value)].clip(1, 5) for value in range(1, 6)]
 ax.boxplot(spread, positions=range(1, 6), widths=0.6, showfliers=False, medianprops={"color": "C1"})
 ax.plot([1, 5], [1, 5], color="gray", linewidth=0.8, linestyle=":")
 ax.set_xlabel("held-out rating")
 ax.set_ylabel("prediction")
-save(figure, "ratings.png", "Choice of rank and penalty, and predictions of held-out ratings")
+plt.show()

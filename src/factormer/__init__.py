@@ -78,7 +78,7 @@ _MODULES = {
     "factormer.select.ranks.select": ("select_rank",),
     "factormer.select.validate": ("CrossValidation", "cross_validate"),
 }
-_DOORS = ("datasets", "losses", "penalties", "plot")  # modules to reach through this one
+_DOORS = ("datasets", "losses", "penalties", "plot", "tl")  # modules to reach through this one
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -77,9 +77,9 @@ def factorize(
     init : str
         "auto", "random", "merged" (more random components than needed, merged in pairs),
         "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
-        (rows of V that the others are mixtures of), "init-r10", "init-r10-literal" or
-        "init-r10-paper" (learned, rank 10), the path of a network of your own, or "custom" with
-        `W` and `H`.
+        (rows of V that the others are mixtures of), "vertices" (rows of V that are the corners of
+        the largest simplex), "init-r10", "init-r10-literal" or "init-r10-paper" (learned, rank 10),
+        the path of a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
         passes over V more iterations on a small approximation), "her-admm" (ADMM likewise, for
@@ -115,8 +115,8 @@ def factorize(
     missing : "zeros", optional
         Zeros of V are not known (ratings).
     regularize_W, regularize_H : Penalty or several, optional
-        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal; Simplex, Bounds, Free, Fixed;
-        or of your own.
+        Of factormer.penalties: L1, L2, Group, Smooth, Orthogonal, Volume; Simplex, Bounds, Free,
+        Fixed; or of your own.
         They are added to the loss (half the squared error, or the divergence), in the unit of V.
     symmetric : bool
         V ≈ H Hᵀ, for V = Vᵀ.

@@ -11,4 +11,5 @@ from factormer.problem.penalties import Penalties as Penalties
 from factormer.problem.penalties import Penalty as Penalty
 from factormer.problem.penalties import Simplex as Simplex
 from factormer.problem.penalties import Smooth as Smooth
+from factormer.problem.penalties import Volume as Volume
 from factormer.problem.penalties import onto_simplex as onto_simplex

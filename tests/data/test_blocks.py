@@ -191,7 +191,7 @@ def can_map(path):
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_rows_are_mapped_or_read_alike(tmp_path, monkeypatch, is_cached):
     monkeypatch.setattr(cached, "_is_cached", lambda *_: is_cached)
-    V = np.tile(entries(dtype=np.float32), (20, 40))
+    V = np.tile(entries().astype(np.float32), (20, 40))
     source = source_of(stored_npy(tmp_path, V))
     assert source is not None
     assert source.take is not None

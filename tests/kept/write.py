@@ -27,8 +27,7 @@ def write(folder: Path) -> None:
     os.chdir(folder)
     V = table()
     np.savetxt("table.csv", V, delimiter=",", fmt="%.4f")
-    options = {"alpha_W": 1e-4, "l1_ratio": 0.5, "tol": 1e-2}
-    model = factormer.NMF(2, random_state=0, **options).fit(V)
+    model = factormer.NMF(2, random_state=0, alpha_W=1e-4, l1_ratio=0.5, tol=1e-2).fit(V)
     model.save(Path("model.safetensors"))
     np.save("coefficients.npy", model.transform(V))
     factormer.NMF(2, random_state=0).partial_fit(V[:6]).save(Path("stream.safetensors"))

@@ -72,8 +72,8 @@ def test_an_interruption_ends_all_lanes(monkeypatch):
         time.sleep(0.002)
 
     class Interrupted(Line):
-        def _lane(self, lane, *rest):
-            super()._lane(lane, *rest)
+        def _lane(self, lane, n, lanes, grad):
+            super()._lane(lane, n, lanes, grad)
             if not lane:
                 raise KeyboardInterrupt
 

@@ -260,7 +260,8 @@ def test_no_loop_closes_over_another():
     """Or every process would compile it again (see `kernels.compile`)."""
     found = []
     modules = (kernels.any_rank(), kernels.newton_rows(), kernels.kullback_rows())
-    for module in (loops, *modules, kernels.kullback_iterations(), kernels.restarting()):
+    modules += (kernels.kullback_by_products(), kernels.kullback_iterations())
+    for module in (loops, *modules, kernels.restarting()):
         members = {**vars(module), "whole": loops.extrapolated()}
         for name, member in members.items():
             if isinstance(member, Dispatcher):

@@ -90,7 +90,7 @@ INITIALIZERS: dict[str, Initializer] = {
 DETERMINISTIC = {
     name: start
     for name, start in INITIALIZERS.items()
-    if name not in ("random", "rotated", "merged", "nndsvdar", "separable")
+    if name not in ("random", "rotated", "merged", "nndsvdar", "separable", "vertices")
 }
 
 BATCHED = {name: s for name, s in SOLVERS.items() if not isinstance(s, Lookahead)}

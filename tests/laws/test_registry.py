@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
 from factormer.data.observations import observe
-from factormer.penalties import L1, L2, Group, Simplex, Smooth
+from factormer.penalties import L1, L2, Group, Simplex, Smooth, Volume
 from factormer.problem.problem import Problem
 from factormer.run.registry import SOLVERS, Asked, Kind
 from factormer.run.request import Request
@@ -27,6 +27,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "plain": {},
     "L1 and L2": {"regularize_W": L1(0.1), "regularize_H": [L1(0.01), L2(0.2)]},
     "simplex": {"regularize_W": Simplex(), "regularize_H": Smooth(0.1)},
+    "volume": {"regularize_W": Simplex(), "regularize_H": Volume(0.1)},
     "group": {"regularize_H": Group(0.1)},
     "KL": {"loss": "kullback-leibler"},
     "KL, L1": {"loss": "kullback-leibler", "regularize_H": L1(0.1)},

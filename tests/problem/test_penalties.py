@@ -19,6 +19,7 @@ from factormer.penalties import (
     Penalties,
     Simplex,
     Smooth,
+    Volume,
     onto_simplex,
 )
 
@@ -74,9 +75,12 @@ def test_projection_onto_the_simplex(rng):
     torch.testing.assert_close(onto_simplex(Z, 1.0), Z)
 
 
-def test_quadratic_part_bounds_the_penalties_and_touches_them(rng):
+@pytest.mark.parametrize(
+    "terms", [[L2(0.3), Orthogonal(0.7), Smooth(0.2)], [Volume(0.4, 0.2), L2(0.1)]], ids=str
+)
+def test_quadratic_part_bounds_the_penalties_and_touches_them(terms, rng):
     X, Y = (torch.rand(5, 3, dtype=torch.float64, generator=rng) for _ in range(2))
-    on = Penalties.of([L2(0.3), Orthogonal(0.7), Smooth(0.2)])
+    on = Penalties.of(terms)
     A, L, mu = on.quadratic(X)
 
     def bound(Z: torch.Tensor) -> float:
@@ -89,7 +93,7 @@ def test_quadratic_part_bounds_the_penalties_and_touches_them(rng):
 
 @pytest.mark.parametrize(
     "term",
-    [L1(0.5), L2(0.5), Group(0.5), Smooth(0.5), Orthogonal(0.5)],
+    [L1(0.5), L2(0.5), Group(0.5), Smooth(0.5), Orthogonal(0.5), Volume(0.5, 0.3)],
     ids=lambda t: type(t).__name__,
 )
 def test_unit_of_the_factor(term, rng):
@@ -104,7 +108,7 @@ NO_WEIGHTS = ["a", "1", math.inf, -math.inf, math.nan, -1, None, [1.0], 1j, 10**
 
 @pytest.mark.parametrize("value", NO_WEIGHTS, ids=lambda value: f"{value!r:.10}")
 def test_what_is_no_weight_gets_a_sentence(value):
-    for kind in (L1, L2, Smooth, Orthogonal, Group):
+    for kind in (L1, L2, Smooth, Orthogonal, Group, Volume):
         name = kind.__name__
         with pytest.raises(ValueError, match=rf"{name} has weight .*; it must be at least 0, and"):
             kind(value)
@@ -204,3 +208,15 @@ def test_what_is_brought_onto_a_simplex_keeps_its_proportions(by, rng):
     sums = inside.sum(dim=1 if by == "rows" else 0)
     np.testing.assert_allclose(sums, np.full(len(sums), 0.01))
     assert bool((inside > 0).all())
+
+
+def test_volume_is_that_of_the_literal_determinant(rng):
+    """The slow twin: the product of 1 + σ²/δ over the singular values σ."""
+    X = torch.rand(6, 3, dtype=torch.float64, generator=rng)
+    sizes = np.linalg.svd(X.numpy(), compute_uv=False) ** 2
+    expected = 0.5 * 0.7 * math.log(np.prod(1 + sizes / 0.2))
+    assert float(Volume(0.7, 0.2).value(X)) == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"Volume has delta 0.*; it must be from 1e-100 to 1e100"):
+        Volume(1.0, 0.0)
+    with pytest.raises(ValueError, match="is too large or too small for V of mean"):
+        Volume(1.0).scaled(1e300, 2.0)

@@ -337,3 +337,10 @@ def test_admm_goes_on_where_an_iterate_meets_the_pole():
     for k in range(3):
         one = factorize(V[k], 3, **{name: F[k] for name, F in start.items()}, **options)
         assert one.rmse == pytest.approx(errors[k], rel=1e-2)
+
+
+@pytest.mark.parametrize("c", [1e-300, 1e-100, 1e100])
+def test_the_size_of_counts_does_not_matter(c):
+    V = np.random.default_rng(0).random((30, 20))
+    plain, scaled = (factorize(A, 3, loss=KL, max_iter=20) for A in (V, c * V))
+    assert scaled.rmse / np.sqrt(c) == pytest.approx(plain.rmse, rel=1e-3)

@@ -48,8 +48,10 @@ def test_a_sweep_from_disk_tells_what_was_minimised(tmp_path):
     V, _ = factorized()
     options = {"loss": "kl", "max_iter": 5, "folder": tmp_path / "sweep"}
     for _ in range(2):  # made, and read
-        (result,) = factormer.factorize_many(V + 1.0, [2], **options)
-        assert "Kullback–Leibler divergence" in repr(result)
+        results = factormer.factorize_many(V + 1.0, [2], **options)
+        assert "Kullback–Leibler divergence" in repr(results[0])
+        each = f"{results[0].loss / V.size:.4g}"
+        assert f"median Kullback–Leibler divergence {each} an entry" in repr(results)
 
 
 def test_labels_of_a_frame_are_kept():

@@ -1,5 +1,7 @@
 """Newton steps: against a general optimiser and a literal twin; descent; however V is stored."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -12,9 +14,10 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.data import Dense, Observed, Sparse, stored
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
-from factormer.penalties import L1, L2, Penalties, Simplex
+from factormer.penalties import L1, L2, Fixed, Penalties, Simplex
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
+from factormer.solvers import newton
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton, thinned
 from tests.reference import newton_row
@@ -85,6 +88,31 @@ def test_step_is_that_of_the_literal_twin(beta, weighted, rng):
             beta=beta, l1=0.02, l2=0.03, near=solver.near, n_sweeps=solver.n_sweeps,
         )  # fmt: skip
         np.testing.assert_allclose(ours[j], expected, rtol=1e-8, atol=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_products_make_the_same_step(dtype, rng, monkeypatch):
+    V, W, H = draw(rng, 9, 150), draw(rng, 9, 5), 3 * draw(rng, 150, 5)
+    V[:, 3], H[0], H[1:90, 1], H[70:140, 2] = 0, 0, 0, 0
+    held = Fixed(H[:, [4]], torch.tensor([False] * 4 + [True]))
+    on = Penalties.of([L1(0.02), L2(0.03), held])
+    W, H = W.to(dtype), H.mT.contiguous().mT.to(dtype)  # whose layout is another
+    problem, solver = Problem(Dense(V.to(dtype)), 5, Beta(1.0), on_h=on), Newton()
+    rows, loss = solver.half_step(problem, W, H)
+    monkeypatch.setattr(newton, "_HIGH", 1)
+    monkeypatch.setattr(newton, "_MANY", 0)
+    monkeypatch.setattr(newton, "_AT_ONCE", 9 * 64)  # so that there are several blocks
+    assert newton.can_step(problem)
+    products, same = solver.half_step(problem, W, H)
+    assert same == pytest.approx(loss, rel=1e-9 if dtype == torch.float64 else 1e-3)
+    if dtype == torch.float32:  # rounding may decide how far to go
+        return
+    torch.testing.assert_close(products, rows, rtol=1e-8, atol=1e-10)
+    turned, _ = solver.half_step(replace(problem.T, on_h=Penalties()), H, W)  # 150 rows, 9 columns
+    monkeypatch.setattr(newton, "_MANY", 1e9)
+    expected, _ = solver.half_step(replace(problem.T, on_h=Penalties()), H, W)
+    torch.testing.assert_close(turned, expected, rtol=1e-8, atol=1e-10)
 
 
 @torch.no_grad()

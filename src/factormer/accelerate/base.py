@@ -205,7 +205,8 @@ class Judged(ABC):
         """The memory after an iteration from a proposal; `rose`: whether the loss increased."""
 
     def init(self, problem: Problem, x0: Factors) -> RestartedState:
-        return self._at(problem, x0, self.solver.init(problem, x0))
+        inner = self.solver.init(problem, x0)
+        return self._at(problem, inner.factors, inner)
 
     def step(self, problem: Problem, state: Resumable) -> RestartedState:
         inner = self.solver.step(problem, state.inner)

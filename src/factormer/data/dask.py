@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
 from traceback import walk_tb
 from typing import Any
@@ -57,7 +56,7 @@ class Distributed:
         """Whether chunks are scipy's, as far as Dask knows."""
         return not isinstance(self.V._meta, np.ndarray)
 
-    @cached_property
+    @property
     def is_at_hand(self) -> bool:
         """Whether chunks are arrays or futures, and not tasks that make them each time."""
         return not any(_is_task(chunk) for chunk in self.V.__dask_graph__().values())

@@ -75,10 +75,10 @@ class OutOfCore:
         """One pass over the blocks: some are worked on side by side while another one is read."""
         whole: list[Tensor] = []
         sums: list[Tensor] = []
-        rooms = self._rooms(dtype, lanes := min(width() + 1, self.lanes))
+        rooms = self._rooms(dtype, lanes := self._lanes(dtype))
 
         def load(number: int, lane: int) -> Any:
-            return self._load(*self.ends[number : number + 2], dtype, rooms[lane])
+            return self._load(self.ends[number], self.ends[number + 1], dtype, rooms[lane])
 
         def work(number: int, block: Any) -> Parts:
             at = slice(*self.ends[number : number + 2])
@@ -99,6 +99,12 @@ class OutOfCore:
 
         Line(load, work, join).run(len(self.ends) - 1, lanes)
         return whole, sums
+
+    def _lanes(self, dtype: torch.dtype) -> int:
+        """How many blocks there are at a time; one less where what is read is copied into them."""
+        source = self.source
+        direct = source.dtype == kernels.real(dtype) and (source.is_sparse or source.take)
+        return min(width() + 1, self.lanes if direct else self.lanes - 1)
 
     def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
         """The rows of each block, and the block, while a thread reads the next one.

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import (
+        CallbackSupportMixin,  # pyright: ignore[reportAssignmentType]
+        with_callbacks,
+    )
 except ImportError:  # before scikit-learn 1.9
 
     class CallbackSupportMixin:

@@ -36,14 +36,19 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
-def whole_problems(*wanted: Any) -> ModuleType | None:
-    """Small factorizations as a whole."""
-    return _loaded("whole", *wanted)
+def several_problems(*wanted: Any) -> ModuleType | None:
+    """Small factorizations as a whole, one after another."""
+    return _loaded("several", *wanted)
 
 
 def shared_products(*wanted: Any) -> ModuleType | None:
     """Half-steps of many factorizations of one V."""
     return _loaded("shared", *wanted)
+
+
+def sparse_products(*wanted: Any) -> ModuleType | None:
+    """Products of a sparse V with the factors of many factorizations."""
+    return _loaded("sparse", *wanted)
 
 
 def on_chip() -> ModuleType | None:
@@ -92,6 +97,11 @@ def newton_rows(*wanted: Any) -> ModuleType | None:
 def kullback_rows(*wanted: Any) -> ModuleType | None:
     """Newton steps for dense data under Kullback–Leibler."""
     return _loaded("kullback", *wanted)
+
+
+def kullback_by_products(*wanted: Any) -> ModuleType | None:
+    """The same by products, for large data."""
+    return _loaded("kullback_products", *wanted)
 
 
 def kullback_iterations(*wanted: Any) -> ModuleType | None:

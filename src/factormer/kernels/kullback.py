@@ -2,7 +2,7 @@
 
 The step is that of `kernels.divergence`. But rows of a factor lie side by side in the lanes of the
 processor: the Hessians of all of them are sums over the rows of V with the same weights b_c b_e, so
-that a few numbers are loaded for many multiplications. Arrays are flat, with `_LANES` numbers in a
+that a few numbers are loaded for many multiplications. Arrays are flat, with `LANES` numbers in a
 line: a constant, or the compiler would not see that lines are apart. The twin is `newton_row` in
 tests/reference.py; see `kernels.compile` for what compilation asks for.
 """
@@ -19,7 +19,7 @@ from numba import types
 from factormer.kernels.compile import array, jit, once
 from factormer.kernels.entrywise import flat_of, logarithms, tiny_of
 
-_LANES = 64  # rows of a factor that are worked on at once
+LANES = 64  # rows of a factor that are worked on at once
 
 
 class Options(NamedTuple):
@@ -36,7 +36,7 @@ class Options(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch for `_LANES` rows: arrays of lines, then logarithms and their exponents.
+    """Scratch for `LANES` rows: arrays of lines, then logarithms and their exponents.
 
     `single` has lines for a number of each row: the slopes at the end of the way, their part that
     does not depend on the fit, how that bends, slopes in between, and how far to go.
@@ -59,11 +59,11 @@ class Room(NamedTuple):
     def of(m: int, r: int, dtype: Any) -> Room:
         """For up to m numbers in a row of V, at rank r."""
         padded = (r + 3) // 4 * 4
-        lines = (m, m, 4, 4, _place(r, 0), padded, padded, padded, r, 5)
+        lines = (m, m, 4, 4, lines_of(r), padded, padded, padded, r, 5)
         return Room(
-            *(np.zeros(k * _LANES, dtype) for k in lines),
-            logs=np.zeros(_LANES),
-            exponents=np.zeros(_LANES, np.int64),
+            *(np.zeros(k * LANES, dtype) for k in lines),
+            logs=np.zeros(LANES),
+            exponents=np.zeros(LANES, np.int64),
         )
 
 
@@ -73,12 +73,18 @@ def _place(c: int, e: int) -> int:
     return 2 * half * (half + 1) + (c % 2) * 2 * (half + 1) + e
 
 
-_pair = jit(inner=True)(_place)
+def lines_of(r: int) -> int:
+    """How many lines Hessians have."""
+    return _place(r, 0)
+
+
+place = jit(inner=True)(_place)
 
 
 @jit(inner=True, inline=True)
-def _line(A, c):
-    return A[c * _LANES : (c + 1) * _LANES]
+def line(A, c):
+    """The line c of an array of lines."""
+    return A[c * LANES : (c + 1) * LANES]
 
 
 @jit(inner=True, inline=True)
@@ -90,10 +96,10 @@ def _combine(weights, A, lanes, out):
     for c in range(0, r, 4):
         d, e, f = min(c + 1, r - 1), min(c + 2, r - 1), min(c + 3, r - 1)
         w0, w1, w2, w3 = weights[c], weights[d], weights[e], weights[f]  # lines beyond r are zeros
-        a = A[c * _LANES : (c + 4) * _LANES]
+        a = A[c * LANES : (c + 4) * LANES]
         for j in range(lanes):
-            out[j] += (w0 * a[j] + w1 * a[j + _LANES]) + (
-                w2 * a[j + 2 * _LANES] + w3 * a[j + 3 * _LANES]
+            out[j] += (w0 * a[j] + w1 * a[j + LANES]) + (
+                w2 * a[j + 2 * LANES] + w3 * a[j + 3 * LANES]
             )
 
 
@@ -107,12 +113,12 @@ def _model(V, other, first, width, lanes, near, room):
     G[:] = zero
     for i in range(0, m, 4):
         for k in range(4):
-            pull_k, curve_k = _line(pull, k), _line(curve, k)
+            pull_k, curve_k = line(pull, k), line(curve, k)
             if i + k >= m:
                 for j in range(lanes):
                     pull_k[j] = curve_k[j] = zero
                 continue
-            y, v = _line(fit, i + k), V[i + k, first : first + width]
+            y, v = line(fit, i + k), V[i + k, first : first + width]
             _combine(other[i + k], x, lanes, y)
             for j in range(width):
                 z = one / max(max(y[j], near * v[j]), tiny)
@@ -124,43 +130,42 @@ def _model(V, other, first, width, lanes, near, room):
         p = 0
         for c in range(r):
             w0, w1, w2, w3 = b0[c], b1[c], b2[c], b3[c]
-            out = _line(g, c)
+            out = line(g, c)
             for j in range(lanes):
-                out[j] -= (w0 * pull[j] + w1 * pull[j + _LANES]) + (
-                    w2 * pull[j + 2 * _LANES] + w3 * pull[j + 3 * _LANES]
+                out[j] -= (w0 * pull[j] + w1 * pull[j + LANES]) + (
+                    w2 * pull[j + 2 * LANES] + w3 * pull[j + 3 * LANES]
                 )
             for e in range(0, c + 1, 2):
                 f = min(e + 1, r - 1)
                 p0, p1, p2, p3 = w0 * b0[e], w1 * b1[e], w2 * b2[e], w3 * b3[e]
                 q0, q1, q2, q3 = w0 * b0[f], w1 * b1[f], w2 * b2[f], w3 * b3[f]
-                out = G[p * _LANES : (p + 2) * _LANES]
+                out = G[p * LANES : (p + 2) * LANES]
                 for j in range(lanes):
-                    a0, a1 = curve[j], curve[j + _LANES]
-                    a2, a3 = curve[j + 2 * _LANES], curve[j + 3 * _LANES]
+                    a0, a1 = curve[j], curve[j + LANES]
+                    a2, a3 = curve[j + 2 * LANES], curve[j + 3 * LANES]
                     out[j] += (p0 * a0 + p1 * a1) + (p2 * a2 + p3 * a3)
-                    out[j + _LANES] += (q0 * a0 + q1 * a1) + (q2 * a2 + q3 * a3)
+                    out[j + LANES] += (q0 * a0 + q1 * a1) + (q2 * a2 + q3 * a3)
                 p += 2
 
 
 @jit(inner=True)
-def _descend(options, lanes, room, move):
+def descend(options, lanes, G, g, x, step, inverse, move):
     """Sweeps on g·s + ½ s·G s over x + s ≥ 0 from s = 0; what is zero and should be, stays."""
-    G, g, x, step, inverse = room.G, room.g, room.x, room.step, room.inverse
     r = len(options.held)
     real = x.dtype.type
     zero, one, flat, slow = real(0), real(1), flat_of(x), real(1e-12)
     for j in range(lanes):
         move[j] = zero
     for c in range(r):
-        G_cc = _line(G, _pair(c, c))
+        G_cc = line(G, place(c, c))
         for j in range(lanes):
             move[j] = max(move[j], G_cc[j])
     for c in range(r):
         G_cc, inverse_c, g_c, x_c = (
-            _line(G, _pair(c, c)),
-            _line(inverse, c),
-            _line(g, c),
-            _line(x, c),
+            line(G, place(c, c)),
+            line(inverse, c),
+            line(g, c),
+            line(x, c),
         )
         for j in range(lanes):
             bent = G_cc[j] > flat * move[j] and (x_c[j] > zero or g_c[j] < zero)
@@ -170,8 +175,8 @@ def _descend(options, lanes, room, move):
         for c in range(r):
             if options.held[c] > 0:
                 continue
-            g_c, x_c, step_c = _line(g, c), _line(x, c), _line(step, c)
-            inverse_c = _line(inverse, c)
+            g_c, x_c, step_c = line(g, c), line(x, c), line(step, c)
+            inverse_c = line(inverse, c)
             for j in range(lanes):  # without curvature (< 0) toward zero, where that descends
                 least = -x_c[j] - step_c[j]
                 newton = max(-g_c[j] * inverse_c[j], least)
@@ -180,17 +185,16 @@ def _descend(options, lanes, room, move):
             for j in range(lanes):
                 step_c[j] += move[j]
             for e in range(r):
-                g_e, G_ce = _line(g, e), _line(G, _pair(max(c, e), min(c, e)))
+                g_e, G_ce = line(g, e), line(G, place(max(c, e), min(c, e)))
                 for j in range(lanes):
                     g_e[j] += move[j] * G_ce[j]
 
 
 @jit(inner=True)
-def _search(V, first, width, room):
+def search(V, first, width, fit, way, single):
     """How far to go from `fit` along `way`, where the slopes at the end of the way are `end`."""
-    fit, way, single = room.fit, room.way, room.single
-    end, fixed, bend = _line(single, 0), _line(single, 1), _line(single, 2)
-    now, t = _line(single, 3), _line(single, 4)
+    end, fixed, bend = line(single, 0), line(single, 1), line(single, 2)
+    now, t = line(single, 3), line(single, 4)
     real, tiny = fit.dtype.type, tiny_of(fit)
     zero, half = real(0), real(0.5)
     for _try in range(12):  # a convex function falls to t if its mean slope does
@@ -201,7 +205,7 @@ def _search(V, first, width, room):
         if not rising:
             break
         for i in range(len(V)):
-            y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
+            y, d, v = line(fit, i), line(way, i), V[i, first : first + width]
             for j in range(width):
                 now[j] -= d[j] * v[j] / max(y[j] + half * t[j] * d[j], tiny)
         for j in range(width):
@@ -211,6 +215,28 @@ def _search(V, first, width, room):
                 end[j] = zero if falls else now[j]
     for j in range(width):
         t[j] = zero if end[j] > zero else t[j]
+
+
+@jit(inner=True)
+def leave(V, linear, out, first, width, options, wants_loss, fit, way, x, step, room):
+    """Write the rows that the search has come to; returns their share of the loss."""
+    t, logs = line(room.single, 4), room.logs
+    zero, tiny, r = x.dtype.type(0), tiny_of(x), len(linear)
+    l1, l2, loss = x.dtype.type(options.l1), x.dtype.type(options.l2), 0.0
+    for j in range(width):
+        for c in range(r):
+            x_c = max(x[c * LANES + j] + t[j] * step[c * LANES + j], zero)
+            out[first + j, c] = x_c
+            loss += x_c * (linear[c] + l1 + l2 / 2 * x_c)
+    if wants_loss:
+        for i in range(len(V)):
+            y, d, v = line(fit, i), line(way, i), V[i, first : first + width]
+            for j in range(width):
+                logs[j] = max(v[j], tiny) / max(y[j] + t[j] * d[j], tiny)
+            logarithms(width, logs, room.exponents)
+            for j in range(width):
+                loss += v[j] * (logs[j] - 1)
+    return loss
 
 
 def _rows(V, other, linear, X, out, start, stop, options, wants_loss, room):
@@ -225,52 +251,39 @@ def _rows(V, other, linear, X, out, start, stop, options, wants_loss, room):
     real = X.dtype.type
     zero, one, tiny = real(0), real(1), tiny_of(X)
     l1, l2, near = real(options.l1), real(options.l2), real(options.near)
-    end, fixed, bend, t = _line(single, 0), _line(single, 1), _line(single, 2), _line(single, 4)
+    end, fixed, bend, t = line(single, 0), line(single, 1), line(single, 2), line(single, 4)
     loss = 0.0
-    for first in range(start, stop, _LANES):
-        width = min(_LANES, stop - first)
+    for first in range(start, stop, LANES):
+        width = min(LANES, stop - first)
         lanes = (width + 15) // 16 * 16
         room.pull[:], room.curve[:] = zero, zero
         for c in range(r):
-            x_c, g_c = _line(x, c), _line(g, c)
+            x_c, g_c = line(x, c), line(g, c)
             for j in range(lanes):
                 x_c[j] = max(X[first + j, c], zero) if j < width else zero
                 g_c[j] = linear[c] + l1 + l2 * x_c[j]
         _model(V, other, first, width, lanes, near, room)
         for c in range(r):
-            G_cc = _line(G, _pair(c, c))
+            G_cc = line(G, place(c, c))
             for j in range(lanes):
                 G_cc[j] += l2
-        _descend(options, lanes, room, end)
+        descend(options, lanes, G, g, x, step, room.inverse, end)
         for j in range(lanes):
             fixed[j], bend[j], end[j], t[j] = zero, zero, zero, one
         for c in range(r):
-            x_c, step_c = _line(x, c), _line(step, c)
+            x_c, step_c = line(x, c), line(step, c)
             for j in range(lanes):
                 fixed[j] += step_c[j] * (linear[c] + l1 + l2 * x_c[j])
                 bend[j] += l2 * step_c[j] * step_c[j]
         for i in range(m):
-            y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
+            y, d, v = line(fit, i), line(way, i), V[i, first : first + width]
             _combine(other[i], step, lanes, d)
             for j in range(width):
                 end[j] -= d[j] * v[j] / max(y[j] + d[j], tiny)
         for j in range(width):
             end[j] += fixed[j] + bend[j]
-        _search(V, first, width, room)
-        for j in range(width):
-            for c in range(r):
-                x_c = max(x[c * _LANES + j] + t[j] * step[c * _LANES + j], zero)
-                out[first + j, c] = x_c
-                loss += x_c * (linear[c] + l1 + l2 / 2 * x_c)
-        if wants_loss:
-            logs = room.logs
-            for i in range(m):
-                y, d, v = _line(fit, i), _line(way, i), V[i, first : first + width]
-                for j in range(width):
-                    logs[j] = max(v[j], tiny) / max(y[j] + t[j] * d[j], tiny)
-                logarithms(width, logs, room.exponents)
-                for j in range(width):
-                    loss += v[j] * (logs[j] - 1)
+        search(V, first, width, fit, way, single)
+        loss += leave(V, linear, out, first, width, options, wants_loss, fit, way, x, step, room)
     return loss
 
 

@@ -18,10 +18,10 @@ from factormer.kernels.compile import address, array, calling, jit, once
 from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, as_tuple, extrapolate, judged
 from factormer.kernels.tiles import lanes
 
-_LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
-_two_wide, _one_wide = (tiles.descent(rows, 4, _LANES) for rows in (2, 1))
-_two, _one = (tiles.descent(rows, 1, _LANES) for rows in (2, 1))
-_begin, _end = tiles.begin(_LANES), tiles.end(_LANES)
+LANES = 128  # rows that a sweep works on at once; they stay in the cache for all sweeps
+_two_wide, _one_wide = (tiles.descent(rows, 4, LANES) for rows in (2, 1))
+_two, _one = (tiles.descent(rows, 1, LANES) for rows in (2, 1))
+_begin, _end = tiles.begin(LANES), tiles.end(LANES)
 
 
 class Scratch(NamedTuple):
@@ -34,7 +34,7 @@ class Scratch(NamedTuple):
     def of(g: np.ndarray) -> Scratch:
         """With g from `scaled`, or room for it, and lines of its precision, all zero."""
         even, padded = len(g), g.shape[1] - 2
-        return Scratch(g, np.zeros((even + padded) * _LANES, g.dtype))
+        return Scratch(g, np.zeros((even + padded) * LANES, g.dtype))
 
 
 def unscaled(r: int) -> np.ndarray:
@@ -70,12 +70,12 @@ def _sweeps(Ft, Xt, out, n_sweeps, start, stop, g, f):
     at. Two components are made in one reading of the others.
     """
     (even, wide), r, zero, lane = g.shape, len(Xt), g.dtype.type(0), lanes(g)
-    x, even_r, size = f[even * _LANES :], r // 2 * 2, g.itemsize
-    for first in range(start, stop, _LANES):
-        width = stop - first if stop - first < _LANES else _LANES
+    x, even_r, size = f[even * LANES :], r // 2 * 2, g.itemsize
+    for first in range(start, stop, LANES):
+        width = stop - first if stop - first < LANES else LANES
         for c in range(r):
             F_c, X_c, scale = Ft[c, first:], Xt[c, first:], g[c, wide - 2]
-            f_c, x_c = f[c * _LANES :], x[c * _LANES :]
+            f_c, x_c = f[c * LANES :], x[c * LANES :]
             j = 0
             if F_c.strides[0] == size and X_c.strides[0] == size:
                 while j + lane <= width:
@@ -103,7 +103,7 @@ def _sweeps(Ft, Xt, out, n_sweeps, start, stop, g, f):
                     _one(f, x, g, even_r, j, r)
                     j += lane
         for c in range(r):
-            out_c, x_c, j = out[c, first:], x[c * _LANES :], 0
+            out_c, x_c, j = out[c, first:], x[c * LANES :], 0
             if out_c.strides[0] == size:
                 while j + lane <= width:
                     _end(x, j, out, c, first + j)

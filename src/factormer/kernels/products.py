@@ -6,6 +6,7 @@ The twins are those of numpy. Imported where numba is present alone.
 from __future__ import annotations
 
 from factormer.kernels import tiles
+from factormer.kernels.compile import jit
 from factormer.kernels.tiles import lanes
 
 _tile_4_3, _tile_3_3, _tile_2_3, _tile_1_3 = (tiles.product(rows, 3) for rows in (4, 3, 2, 1))
@@ -67,3 +68,22 @@ def gram(A, start, stop, out):
             for j in range(stop - start):
                 total += p[j] * q[j]
             out[c, k] = out[k, c] = total
+
+
+@jit(inner=True)
+def transposed(A, i, m, j, n, out, k, c):
+    """Out[k:, c:] = Aᵀ for its rows i … i + m and columns j … j + n.
+
+    In squares, of which the last of a row or column has some of the one before it, if need be.
+    """
+    side = lanes(A)
+    if m < side or n < side:
+        for p in range(m):
+            for q in range(n):
+                out[k + q, c + p] = A[i + p, j + q]
+        return
+    for first in range(0, m, side):
+        p = min(first, m - side)
+        for other in range(0, n, side):
+            q = min(other, n - side)
+            tiles.transpose(A, i + p, j + q, out, k + q, c + p)

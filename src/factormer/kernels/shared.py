@@ -252,7 +252,7 @@ def sweeping(dtype: Any) -> tuple[int, int]:
 
 def ready() -> None:
     """Compile all that this module has."""
-    for dtype in (np.float32, np.float64):
+    for dtype in (np.dtype("f4"), np.dtype("f8")):
         for make in (half_steps, looks, sweeping):
             make(dtype)
     settled()

@@ -32,28 +32,36 @@ class _Lines:
             cgutils.unpack_tuple(builder, of) for of in (view.shape, view.strides)
         )
         self._apart = strides[0] if apart is None else _whole(apart * self._bytes)
-        self.zero = ir.Constant(ir.VectorType(self._real, self.lanes), [0.0] * self.lanes)
+        self._vector = ir.VectorType(self._real, self.lanes)
+
+    @property
+    def zero(self) -> Any:
+        """A vector of zeros."""
+        return ir.Constant(self._vector, [0.0] * self.lanes)
 
     def number(self, row: Any, column: Any) -> Any:
         """An entry, everywhere in a vector."""
-        pointer = self._pointer(row, column, self._real)
-        return self.everywhere(self._builder.load(pointer, align=self._bytes))
+        return self.everywhere(self.entry(row, column))
+
+    def entry(self, row: Any, column: Any) -> Any:
+        """An entry."""
+        return self._builder.load(self._pointer(row, column, self._real), align=self._bytes)
 
     def everywhere(self, number: Any) -> Any:
         """A vector of one number."""
-        builder, none = self._builder, ir.Constant(self.zero.type, ir.Undefined)
+        builder, none = self._builder, ir.Constant(self._vector, ir.Undefined)
         first = builder.insert_element(none, number, ir.IntType(32)(0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
         return builder.shuffle_vector(first, none, zeros)
 
     def vector(self, row: Any, column: Any) -> Any:
         """The entries from here on."""
-        pointer = self._pointer(row, column, self.zero.type)
+        pointer = self._pointer(row, column, self._vector)
         return self._builder.load(pointer, align=self._bytes)
 
     def write(self, vector: Any, row: Any, column: Any) -> None:
         """Write entries from here on."""
-        pointer = self._pointer(row, column, self.zero.type)
+        pointer = self._pointer(row, column, self._vector)
         self._builder.store(vector, pointer, align=self._bytes)
 
     def further(self, column: Any, vectors: int) -> Any:
@@ -204,5 +212,61 @@ def end(apart: int) -> Any:
             return context.get_dummy_value()
 
         return types.void(x, types.intp, out, types.intp, types.intp), lower
+
+    return call
+
+
+@intrinsic
+def transpose(_: Any, A: Any, i: Any, j: Any, out: Any, k: Any, c: Any) -> Any:
+    """`transpose(A, i, j, out, k, c)`: a square of A, from row i and column j on, turned, to out.
+
+    There it begins in row k and column c; its side is `lanes`. The rows of both halves are shuffled
+    together, as often as they can be halved.
+    """
+
+    def lower(context: Any, builder: Any, given: Any, values: Any) -> Any:
+        i, j, k, c = (values[at] for at in (1, 2, 4, 5))
+        A, out = (_Lines(context, builder, given.args[at], values[at]) for at in (0, 3))
+        side, half = A.lanes, A.lanes // 2
+        kind = ir.VectorType(ir.IntType(32), side)
+        halves = [
+            ir.Constant(kind, [place // 2 + place % 2 * side + first for place in range(side)])
+            for first in (0, half)
+        ]
+        rows = [A.vector(builder.add(i, _whole(row)), j) for row in range(side)]
+        for _ in range(side.bit_length() - 1):
+            pairs = zip(rows[:half], rows[half:], strict=True)
+            rows = [builder.shuffle_vector(p, q, each) for p, q in pairs for each in halves]
+        for place, row in enumerate(rows):
+            out.write(row, builder.add(k, _whole(place)), c)
+        return context.get_dummy_value()
+
+    places = types.intp, types.intp
+    return types.void(A, *places, out, *places), lower
+
+
+def gather(vectors: int) -> Any:
+    """`call(columns, weights, a, b, Y, out, i)`: out_i = Σ_k weights_k Y[columns_k].
+
+    For the stored entries a … b of a row of a sparse matrix, and a few vectors of Y.
+    """
+
+    @intrinsic
+    def call(_: Any, columns: Any, weights: Any, a: Any, b: Any, Y: Any, out: Any, i: Any) -> Any:
+        def lower(context: Any, builder: Any, given: Any, values: Any) -> Any:
+            a, b, i = (values[at] for at in (2, 3, 6))
+            columns, weights, Y, out = (
+                _Lines(context, builder, given.args[at], values[at]) for at in (0, 1, 4, 5)
+            )
+            at, none = [Y.further(_whole(0), v) for v in range(vectors)], _whole(0)
+            sums = _Sums(builder, [[Y.zero] * vectors])
+            with cgutils.for_range_slice(builder, a, b, _whole(1)) as (k, _):
+                row = builder.sext(columns.entry(none, k), cgutils.intp_t)
+                sums.add(0, weights.number(none, k), [Y.vector(row, column) for column in at])
+            for vector, column in zip(sums.row(0), at, strict=True):
+                out.write(vector, i, column)
+            return context.get_dummy_value()
+
+        return types.void(columns, weights, types.intp, types.intp, Y, out, types.intp), lower
 
     return call

@@ -1,13 +1,13 @@
-"""A small factorization from its start to the end, stop rule included, in one compiled call.
+"""A small factorization from its start to the end, stop rule included, for compiled callers.
 
 The iterations are those of `kernels.loops`; the twin of what is around them is `run.solve` with
-`run.stop.Stationary`. Imported by `kernels.whole_problems()` alone, where numba is present.
+`run.stop.Stationary`. Imported where numba is present alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -15,6 +15,7 @@ from numba import types
 from factormer.kernels import loops
 from factormer.kernels.compile import address, array, calling, jit, once
 from factormer.kernels.loops import gram_at, multiply_at, scale_at, sweep_at
+from factormer.kernels.products import transposed
 from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, Progress
 
 # How it ended; unresolved: errors or numbers are too small or large for these iterations.
@@ -31,46 +32,51 @@ _SETTLED = 1e-7  # of the size of VH
 _vector, _count, _real = array(types.float64, 1), types.int64, types.float64
 _state = (loops.PARTS, loops.DATA, loops.POINTS, loops.OPTIONS)
 _given = (*_state, RATES, PROGRESS, _vector, loops.SCRATCH)
-_seed = types.uint64
 _run_of = types.Tuple([_count, AS_TUPLE])(*_given)
 _slope_of = _real(loops.PARTS, loops.DATA, loops.POINTS, _count)
 _run_at, _slope_at = calling(_run_of), calling(_slope_of)
 
 
 class Desk(NamedTuple):
-    """What a problem of some shape and rank is worked on: V over its mean, points, and a line."""
+    """What a problem is worked on: V over its mean, points, and a line of V."""
 
     data: loops.Data
     points: loops.Points
     scratch: loops.Scratch
     line: np.ndarray
 
-    @staticmethod
-    def of(m: int, n: int, r: int) -> Desk:
-        """For V (m, n) at rank r; it serves one problem after another."""
-        none, V, VT = np.empty((0, 0)), np.empty((m, n)), np.empty((n, m))
-        kept, proposed, new, products = (np.empty((r, m + n)) for _ in range(4))
-        points = loops.Points(kept, proposed, new, products, np.empty((2, r, r)))
-        scratch = loops.Scratch.of(loops.unscaled(r))
-        return Desk(loops.Data(V, VT, none, none, none), points, scratch, np.empty(n))
-
 
 class Limits(NamedTuple):
-    """Sweeps for H and for W, the share of ‖V‖² that has digits enough, what is flat, the first β.
-
-    The fall of the projected gradient to stop at, whether to settle, and where the compiled
-    iterations and `slope` stand in memory.
-    """
+    """Sweeps for H and for W, and whether to settle W at the end."""
 
     sweeps_h: int
     sweeps_w: int
+    settles: bool
+
+
+class Rules(NamedTuple):
+    """What all problems of a call have in common.
+
+    The share of ‖V‖² that has digits enough, and that of the root of which sweeps may settle W;
+    what is flat, the first β, the fall of the projected gradient to stop at; whether components are
+    put in order, and their scale; and where the functions of `addresses` stand in memory.
+    """
+
     resolved: float
+    close: float
     flat: float
     beta: float
     tol: float
-    settles: bool
+    order: bool
+    scale: int
     iterations: int
     slope: int
+    iterated: int
+    finished: int
+    write: int
+
+
+RULES = types.NamedTuple([_real] * 5 + [types.boolean] + [_count] * 6, Rules)
 
 
 @jit(inner=True)
@@ -96,7 +102,7 @@ def _draw(seed, scale, x, start, stop):
 
 
 @jit(inner=True)
-def _copied(V, data):
+def copied(V, data):
     """V over its mean, and its transpose, to `data`; returns the mean and the sum of squares."""
     (m, n), total, squares = V.shape, 0.0, 0.0
     for i in range(m):
@@ -106,13 +112,14 @@ def _copied(V, data):
     mean = total / (m * n) if total > 0 else 1.0
     if not _LEAST < mean < 1 / _LEAST:
         return mean, 0.0
+    times = 1 / mean
     for i in range(m):
         row, to = V[i], data.V[i]
         for j in range(n):
-            x = row[j] / mean
+            x = row[j] * times
             to[j] = x
-            data.VT[j, i] = x
             squares += x * x
+    transposed(data.V, 0, m, 0, n, data.VT, 0, 0)
     return mean, squares
 
 
@@ -161,33 +168,33 @@ def settle(parts, F, kept, new, G, flat, g, lines, m):
 
 
 @jit(inner=True)
-def _iterate(parts, desk, options, rates, errors, limits):
+def _iterate(parts, desk, options, rates, errors, rules):
     """Iterate from points.kept until the projected gradient has fallen, or `errors` is full.
 
     Returns the iterations made, and a status.
     """
     data, points, scratch = desk.data, desk.points, desk.scratch
-    progress = Progress(limits.beta, limits.beta, 1.0, np.inf, True)
+    progress = Progress(rules.beta, rules.beta, 1.0, np.inf, True)
     kept, (m, n), made, looks = points.kept, data.V.shape, 0, 0
     here = loops.Points(kept, kept, kept, points.products, points.grams)
-    start = _slope_at(limits.slope, (parts, data, here, m)) if limits.tol > 0 else 1.0
-    if start == 0 or limits.tol >= 1:
+    start = _slope_at(rules.slope, (parts, data, here, m)) if rules.tol > 0 else 1.0
+    if start == 0 or rules.tol >= 1:
         return 0, CONVERGED
     while made < len(errors):
         some = min(_EVERY, len(errors) - made)
         room = errors[made : made + some]
         done, after = _run_at(
-            limits.iterations,
+            rules.iterations,
             (parts, data, points, options, rates, progress, room, scratch),
         )
         made += done
         if done < some:
             return made, UNRESOLVED
         progress = Progress(after[0], after[1], after[2], after[3], after[4])
-        if limits.tol > 0 and some == _EVERY:
-            fall = _slope_at(limits.slope, (parts, data, here, m)) / start
+        if rules.tol > 0 and some == _EVERY:
+            fall = _slope_at(rules.slope, (parts, data, here, m)) / start
             rmse = (errors[made - 1] / (m * n)) ** 0.5
-            if fall <= limits.tol or rmse <= 10 * _EPS:
+            if fall <= rules.tol or rmse <= 10 * _EPS:
                 return made, CONVERGED
             looks += 1
             if looks > _LOOKS:
@@ -197,65 +204,93 @@ def _iterate(parts, desk, options, rates, errors, limits):
     return made, MAX_ITER
 
 
-def _factorize(V, seed, parts, desk, rates, errors, limits):
-    """V / its mean at `desk`, from a random start to its end, which points.kept then has.
+@jit(inner=True)
+def _error(squares, parts, desk, side, rules):
+    """‖W Hᵀ − V‖² from products: (VᵀW)ᵀ and WᵀW (side 0), or (VH)ᵀ and HᵀH (side 1).
 
-    `errors` gets the rmse of the start and of every iterate, on V over its mean. Returns the mean
-    of V, the root of the mean square of V over it, the rmse at the end, the iterations made, the
-    status, and whether W is the best for H.
+    Where that leaves too few digits, entry by entry. The Gram matrix of the other side is made.
     """
-    (m, n), kept, r = V.shape, desk.points.kept, len(desk.points.kept)
-    mean, squares = _copied(V, desk.data)
-    if not 0.0 < squares < np.inf:
-        return mean, 0.0, 0.0, 0, UNRESOLVED, False
-    scale = (4.0 / r) ** 0.5
+    x, F, grams, m = desk.points.kept, desk.points.products, desk.points.grams, len(desk.data.V)
+    start, stop = (m, x.shape[1]) if side == 0 else (0, m)
+    gram_at(parts.gram, (x, start, stop, grams[0]))
+    error = squares
+    for c in range(len(x)):
+        for j in range(start, stop):
+            error -= 2 * F[c, j] * x[c, j]
+        for k in range(len(x)):
+            error += grams[0, c, k] * grams[1, c, k]
+    is_clear = error > rules.close**2 * squares
+    return error if is_clear else _misfit(desk.data, x, desk.line)
+
+
+def _iterated(seed, squares, parts, desk, rates, errors, limits, rules):
+    """A run on the V of `desk`, with this ‖V‖², from a random start; points.kept has its end.
+
+    `errors` gets the squared error of the start and of every iterate. Returns the iterations made,
+    and the status.
+    """
+    (m, n), points, r = desk.data.V.shape, desk.points, len(desk.points.kept)
+    kept, scale = points.kept, (4.0 / r) ** 0.5
     _draw(seed, scale, kept, 0, m)
     _draw(_mixed(seed) >> _S1, scale, kept, m, m + n)
     for c in range(r):
         for j in range(m + n):
-            desk.points.proposed[c, j] = kept[c, j]
-    errors[0] = _misfit(desk.data, kept, desk.line)
-    options = loops.Options(limits.sweeps_h, limits.sweeps_w, squares, limits.resolved, limits.flat)
-    made, status = _iterate(parts, desk, options, rates, errors[1:], limits)
+            points.proposed[c, j] = kept[c, j]
+    gram_at(parts.gram, (kept, 0, m, points.grams[1]))
+    multiply_at(parts.multiply, (kept, 0, desk.data.V, points.products, m))
+    errors[0] = _error(squares, parts, desk, 0, rules)
+    options = loops.Options(limits.sweeps_h, limits.sweeps_w, squares, rules.resolved, rules.flat)
+    return _iterate(parts, desk, options, rates, errors[1:], rules)
+
+
+def _finished(squares, error, parts, desk, limits, rules):
+    """Settle W if that is asked, at a point with this error.
+
+    Returns the squared error, and whether nothing is left to do: no W to settle with more care.
+    """
+    kept, F, G, m = desk.points.kept, desk.points.products, desk.points.grams[1], len(desk.data.V)
     settled = True
-    if limits.settles and status != UNRESOLVED:
-        F, G, scratch = desk.points.products, desk.points.grams[1], desk.scratch
-        gram_at(parts.gram, (kept, m, m + n, G))
+    if limits.settles:
+        gram_at(parts.gram, (kept, m, kept.shape[1], G))
         multiply_at(parts.multiply, (kept, m, desk.data.VT, F, 0))
-        settled = settle(
-            parts, F, kept, desk.points.new, G, limits.flat, scratch.g, scratch.lines, m
-        )
-    for t in range(made + 1):
-        errors[t] = (errors[t] / (m * n)) ** 0.5
-    rmse = (_misfit(desk.data, kept, desk.line) / (m * n)) ** 0.5
-    return mean, (squares / (m * n)) ** 0.5, rmse, made, status, settled
+        new, scratch = desk.points.new, desk.scratch
+        settled = settle(parts, F, kept, new, G, rules.flat, scratch.g, scratch.lines, m)
+        error = _error(squares, parts, desk, 1, rules)
+    elif error <= rules.close**2 * squares:
+        error = _misfit(desk.data, kept, desk.line)
+    return error, not limits.settles or (settled and error > rules.close**2 * squares)
+
+
+_DESK = types.NamedTuple([loops.DATA, loops.POINTS, loops.SCRATCH, _vector], Desk)
+_LIMITS = types.NamedTuple([_count] * 2 + [types.boolean], Limits)
+_iterated_of = types.Tuple([_count, _count])(
+    types.uint64, _real, loops.PARTS, _DESK, RATES, _vector, _LIMITS, RULES
+)
+_finished_of = types.Tuple([_real, types.boolean])(_real, _real, loops.PARTS, _DESK, _LIMITS, RULES)
+iterated_at, finished_at = calling(_iterated_of), calling(_finished_of)
 
 
 @once
-def factorize() -> Callable[..., tuple[float, float, float, int, int, bool]]:
-    """The compiled `_factorize`."""
-    matrix = array(types.float64)
-    desk = types.NamedTuple([loops.DATA, loops.POINTS, loops.SCRATCH, _vector], Desk)
-    kinds = [_count] * 2 + [_real] * 4 + [types.boolean] + [_count] * 2
-    limits = types.NamedTuple(kinds, Limits)
-    returned = types.Tuple([_real] * 3 + [_count] * 2 + [types.boolean])
-    return jit(returned(matrix, _seed, loops.PARTS, desk, RATES, _vector, limits))(_factorize)
+def _functions() -> list[Any]:
+    iterated = jit(_iterated_of, inner=True)(_iterated)
+    finished = jit(_finished_of, inner=True)(_finished)
+    return [loops.extrapolated(), loops.slope(), iterated, finished, write()]
 
 
 @once
-def addresses() -> tuple[int, int]:
-    """Where the compiled iterations and `slope` stand."""
-    return address(loops.extrapolated()), address(loops.slope())
+def addresses() -> list[int]:
+    """Where the compiled iterations, `slope`, `_iterated`, `_finished` and `_write` stand."""
+    return [address(function) for function in _functions()]
 
 
-def _write(kept, unit, order, mode, W, H, room, places):
+def _write(kept, unit, order, mode, W, H, room):
     """Components by share, the largest first, and to scale, on V times `unit`, by rows to W and H.
 
     The twin is `run.order.canonical`; mode 0 leaves the scale, 1 balances, 2 lets columns of H sum
-    to 1. `room` (2, r) and `places` (r,) are overwritten.
+    to 1. `room` (3, r) is overwritten.
     """
-    (r, both), m, root = kept.shape, len(W), unit**0.5
-    shares, times, whole = room[0], room[1], 0.0
+    (r, both), m, root, whole = kept.shape, len(W), unit**0.5, 0.0
+    shares, times, places = room[0], room[1], room[2]
     for c in range(r):
         times[c] = 1.0
         ws = hs = ww = hh = 0.0
@@ -276,27 +311,23 @@ def _write(kept, unit, order, mode, W, H, room, places):
     if order:
         for c in range(1, r):
             k = c
-            while k > 0 and shares[places[k]] > shares[places[k - 1]]:
+            while k > 0 and shares[int(places[k])] > shares[int(places[k - 1])]:
                 places[k], places[k - 1] = places[k - 1], places[k]
                 k -= 1
     for k in range(r):
-        c = places[k]
+        c = int(places[k])
         for j in range(m):
             W[j, k] = kept[c, j] * times[c] * root
         for j in range(m, both):
             H[j - m, k] = kept[c, j] / times[c] * root
 
 
+_matrix = array(types.float64)
+_write_of = types.void(_matrix, _real, types.boolean, _count, *[_matrix] * 3)
+write_at = calling(_write_of)
+
+
 @once
 def write() -> Callable[..., None]:
     """The compiled `_write`."""
-    matrix = array(types.float64)
-    places = array(types.int64, 1)
-    signature = types.void(matrix, _real, types.boolean, _count, *[matrix] * 3, places)
-    return jit(signature)(_write)
-
-
-def ready() -> None:
-    """Compile all that this module has."""
-    for make in (factorize, write, addresses):
-        make()
+    return jit(_write_of)(_write)

@@ -17,7 +17,7 @@ from factormer.many.results import Outcome
 from factormer.run.order import SCALES
 from factormer.run.plan import Plan
 from factormer.run.result import Result, Status
-from factormer.run.trace import Trace
+from factormer.run.trace import Row, Trace
 from factormer.solvers.coding import Coder
 
 EXACT = 1e-4  # error relative to V below which a single call does it all
@@ -56,32 +56,20 @@ class Ended(NamedTuple):
 
 def outcome(jobs: Jobs, index: int, plan: Plan, ended: Ended, mean: float, m: int) -> Outcome:
     """The outcome of a run: components in order, to scale, and on V itself."""
-    whole, (r, both) = kernels.whole_problems(), ended.x.shape
-    assert whole is not None
+    several, (r, both) = kernels.several_problems(), ended.x.shape
+    assert several is not None
     request, W, H = plan.request, np.empty((m, r)), np.empty((both - m, r))
     by_share, scale = request.order is not None, SCALES[request.scale]
-    whole.write()(ended.x, mean, by_share, scale, W, H, np.empty((2, r)), np.empty(r, int))
-    rmse, dtype = ended.rmse * mean, request.problem.V.dtype
+    several.write()(ended.x, mean, by_share, scale, W, H, np.empty((3, r)))
+    history, rmse = ended.history * mean, ended.rmse * mean
     as_given = jobs.as_given[int(jobs.problem[index])]
-    make = partial(
-        _result,
-        W,
-        H,
-        dtype,
-        ended.status,
-        ended.history * mean,
-        ended.seconds,
-        rmse,
-        plan,
-        as_given,
-    )
-    return Outcome(rmse, len(ended.history) - 1, ended.status, make)
+    make = partial(result_of, W, H, ended.status, history, ended.seconds, rmse, plan, as_given)
+    return Outcome(rmse, len(history) - 1, ended.status, make)
 
 
-def _result(
+def result_of(
     W: np.ndarray,
     H: np.ndarray,
-    dtype: torch.dtype,
     status: Status,
     history: np.ndarray,
     seconds: float,
@@ -89,12 +77,14 @@ def _result(
     plan: Plan,
     as_given: Any,
 ) -> Result:
-    trace = Trace()
+    """The result with these factors, of which it has copies, and these errors."""
+    errors, dtype = torch.from_numpy(history), plan.request.problem.V.dtype
+    trace = Trace([Row(0, 0.0, errors[0], 1)])
     trace.entries, trace.measure = np.float64(len(W) * len(H)), plan.request.problem.measure
-    errors = torch.from_numpy(history)
-    trace.extend(errors[:1], 0.0, passes=1)
     if len(errors) > 1:
-        trace.extend(errors[1:], seconds, passes=2 * len(errors[1:]))  # of each, shared or not
-    x = Factors(torch.tensor(W, dtype=dtype), torch.tensor(H, dtype=dtype))
-    error = torch.tensor(rmse, dtype=torch.float64)
+        trace.extend(errors[1:], seconds, passes=2 * (len(errors) - 1))  # of each, shared or not
+    x = Factors(torch.from_numpy(W.copy()), torch.from_numpy(H.copy()))
+    if dtype != torch.float64:
+        x = Factors(x.W.to(dtype), x.H.to(dtype))
+    error = torch.from_numpy(np.array(rmse))  # the fastest way there
     return Result(x, status, trace, error, as_given, plan.explanation)

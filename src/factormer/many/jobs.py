@@ -17,6 +17,7 @@ from factormer.data import Dense, Matrix
 from factormer.data.intake import as_rank, as_seed, like
 from factormer.data.observations import observe
 from factormer.many.ragged import Ragged
+from factormer.many.reading import read
 from factormer.many.resample import RESAMPLES, check_resampling, resampled
 from factormer.run.choose import choose
 from factormer.run.plan import Plan
@@ -311,19 +312,6 @@ def _sources(
             f"problems has shape {matrix.shape}; pass a stack (problems, m, n) without unknown "
             "entries, or a list of matrices"
         )
-    return matrix
-
-
-def read(
-    V: Any, number: int, missing: str | None, device: str | None, memory_limit: Any = None
-) -> Matrix:
-    """One of several problems, or an error that names it."""
-    try:
-        matrix = observe(V, missing=missing, device=device, memory_limit=memory_limit)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"problem {number}: {error}") from error
-    if len(matrix.shape) != 2:
-        raise ValueError(f"problem {number} has shape {matrix.shape}; it must be a matrix")
     return matrix
 
 

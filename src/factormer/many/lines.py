@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +14,8 @@ from factormer.accelerate.her import HER
 from factormer.data import Dense, Sparse
 from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT
+
+_MANY = 2**31  # rows or columns of sparse data
 
 
 class Lines:
@@ -31,6 +35,7 @@ class Lines:
         sweeps = hals.sweeps(m, n, rank, work), hals.sweeps(n, m, rank, work)
         self.V, self._rank, self._real, self._count = V.to(dtype), rank, real, 0
         self.sq_norm = float(V.sq_norm())
+        self._sparse = _SparseProducts.of(self.V) if isinstance(self.V, Sparse) else None
         self._points = shared.Points(*(np.empty((count * rank, m + n), real) for _ in range(4)))
         self._progress = np.zeros((count, 6))
         self._sizes = shared.Sizes(rank, m, self.sq_norm, RESOLVED[dtype])
@@ -109,5 +114,39 @@ class Lines:
         given, out = (x[:, :m], out[:, m:]) if side == 0 else (x[:, m:], out[:, :m])
         if isinstance(self.V, Dense):
             torch.mm(given, self.V.entries if side == 0 else self.V.entries.mT, out=out)
+        elif self._sparse is not None:
+            self._sparse(points[rows], self._points.products[rows], side)
         else:
             out.copy_(((self.V.T if side == 0 else self.V) @ given.mT).mT)
+
+
+class _SparseProducts(NamedTuple):
+    """Products of V and of Vᵀ with points [Wᵀ, Hᵀ], compiled; and room for them."""
+
+    multiply: Callable[..., None]
+    m: int
+    rows: tuple[tuple[np.ndarray, ...], ...]  # of Vᵀ and of V: starts, columns and entries
+    rooms: tuple[np.ndarray, ...]  # for some components of W, and of H
+
+    @classmethod
+    def of(cls, V: Sparse) -> _SparseProducts | None:
+        """None where they cannot be compiled, or V has more rows or columns than 32 bits count."""
+        real = kernels.real(V.dtype)
+        sparse = kernels.sparse_products("multiply", real) if max(V.shape) < _MANY else None
+        if sparse is None:
+            return None
+        rows = tuple(
+            (
+                R.starts.numpy().astype(np.int64),
+                R.columns.numpy().astype(np.int32),
+                R.values.numpy(),
+            )
+            for R in (V.T.by_rows, V.by_rows)
+        )
+        rooms = tuple(np.zeros((size, sparse.WIDE), real) for size in V.shape)
+        return cls(sparse.multiply(real), V.shape[0], rows, rooms)
+
+    def __call__(self, points: np.ndarray, out: np.ndarray, side: int) -> None:
+        """To out: (VᵀW)ᵀ (side 0), or (VH)ᵀ."""
+        x, o = (0, self.m) if side == 0 else (self.m, 0)
+        self.multiply(*self.rows[side], points, x, out, o, self.rooms[side], self.rooms[1 - side])

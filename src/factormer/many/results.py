@@ -129,5 +129,11 @@ class Results(Sequence[Any]):
     def __repr__(self) -> str:
         done = int(self.done.sum())
         missing = "" if done == len(self) else f", {len(self) - done} missing"
-        rmse = f", median RMSE {np.nanmedian(self.rmse):.4g}" if done else ""
-        return f"<Results: {len(self)} factorizations{missing}{rmse}>"
+        return f"<Results: {len(self)} factorizations{missing}{self._median() if done else ''}>"
+
+    def _median(self) -> str:
+        """The median error, of an entry if it is not the RMSE."""
+        rmse, measure = np.nanmedian(self.rmse), self._jobs.plan(0).request.problem.measure
+        if measure == "RMSE":
+            return f", median RMSE {rmse:.4g}"
+        return f", median {measure} {rmse**2 / 2:.4g} an entry"

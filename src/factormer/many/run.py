@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,23 @@ _NO_CHIP = (
 _CHUNK = 2e8  # multiplications, about, that a thread makes before it hands over
 _ITERATIONS = 100  # that a problem takes, about
 _LIGHT = 2e7  # entries up to which one thread a problem is best
-Task = Callable[[], dict[int, Outcome | None]]
+
+
+class Done(NamedTuple):
+    """What a task did: batches of jobs, and jobs that it leaves to single calls."""
+
+    batches: Sequence[Batch]
+    left: list[int]
+
+    @staticmethod
+    def of(outcomes: dict[int, Outcome | None]) -> Done:
+        """None stands for a job that is left."""
+        ended = {index: outcome for index, outcome in outcomes.items() if outcome is not None}
+        left = [index for index in outcomes if index not in ended]
+        return Done([_listed(ended)] if ended else [], left)
+
+
+Task = Callable[[], Done]
 
 
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
@@ -41,10 +57,8 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
         yield bucket
     ways, clock = _ways(jobs, np.flatnonzero(left).tolist()), Clock(until)
     for done in _at_once(_tasks(jobs, ways, clock), clock):
-        ended = {index: outcome for index, outcome in done.items() if outcome is not None}
-        ways.alone.extend(index for index in done if index not in ended)
-        if ended:
-            yield _listed(ended)
+        ways.alone.extend(done.left)
+        yield from done.batches
     for group in (g for same in ways.beyond for g in beyond.groups(jobs, same)):
         if clock.is_over():
             return
@@ -147,7 +161,7 @@ def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     """What threads can do at the same time; each task ends when the clock does."""
     threads = torch.get_num_threads()
     pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, threads)]
-    tasks: list[Task] = [partial(shared.factorized, jobs, piece, clock.is_over) for piece in pieces]
+    tasks: list[Task] = [partial(_shared, jobs, piece, clock) for piece in pieces]
     tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole, threads)]
     light = [index for index in ways.alone if _is_light(jobs.plan(index))]
     if threads > 1 and len(light) > 1:
@@ -157,17 +171,16 @@ def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     return tasks
 
 
-def _wholes(jobs: Jobs, chunk: list[int], clock: Clock) -> dict[int, Outcome | None]:
-    done, bench = dict[int, Outcome | None](), whole.Bench()
-    for index in chunk:
-        if clock.is_over():
-            break
-        done[index] = whole.factorized(jobs, index, bench)
-    return done
+def _shared(jobs: Jobs, piece: list[int], clock: Clock) -> Done:
+    return Done.of(shared.factorized(jobs, piece, clock.is_over))
 
 
-def _one(jobs: Jobs, index: int, clock: Clock) -> dict[int, Outcome | None]:
-    return {} if clock.is_over() else {index: _alone(jobs, index, clock)}
+def _wholes(jobs: Jobs, chunk: list[int], clock: Clock) -> Done:
+    return Done(*whole.factorized(jobs, chunk, clock.is_over))
+
+
+def _one(jobs: Jobs, index: int, clock: Clock) -> Done:
+    return Done.of({} if clock.is_over() else {index: _alone(jobs, index, clock)})
 
 
 def _is_light(plan: Plan) -> bool:
@@ -176,14 +189,14 @@ def _is_light(plan: Plan) -> bool:
     return V.device.type == "cpu" and math.prod(V.shape) <= _LIGHT
 
 
-def _at_once(tasks: list[Task], clock: Clock) -> Iterator[dict[int, Outcome | None]]:
+def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
     """What the tasks return, as they end; as many at once as torch may use threads."""
     width = torch.get_num_threads()
     if width == 1 or len(tasks) <= 1:
         for task in tasks:
             yield task()
         return
-    waiting, pending = iter(tasks), set[Future[dict[int, Outcome | None]]]()
+    waiting, pending = iter(tasks), set[Future[Done]]()
     pool = ThreadPoolExecutor(width, "factormer-many", torch.set_num_threads, (1,))
     try:
         while True:
@@ -201,6 +214,7 @@ def _at_once(tasks: list[Task], clock: Clock) -> Iterator[dict[int, Outcome | No
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(width)  # else threads that others start later would have one, too
 
 
 def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:

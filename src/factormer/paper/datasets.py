@@ -29,6 +29,7 @@ class _Images:
     """
 
     title: str
+    source: str
     mat: str
     key: str
     npz: str
@@ -51,13 +52,15 @@ class _Images:
             if path.is_file():
                 return path
         raise FileNotFoundError(
-            f"found neither {self.mat} nor {self.npz} in {folder}; "
-            f"get the former ({self.title}) and name its folder {_BY}"
+            f"found neither {self.mat} nor {self.npz} in {folder}; get the former ({self.title}: "
+            f"{self.source}; its array {self.key!r} is {self.n_images}×{self.side**2}), or save "
+            f"the same, each image row by row, as 'V' of the latter; name the folder {_BY}"
         )
 
 
 _YALE = _Images(
     title="Yale face database, 64×64 version of Deng Cai's page",
+    source="http://www.cad.zju.edu.cn/home/dengcai/Data/FaceData.html",
     mat="Yale_64x64.mat",
     key="fea",
     npz="yale_faces_64.npz",
@@ -66,6 +69,7 @@ _YALE = _Images(
 )
 _JASPER = _Images(
     title="Jasper Ridge, subset of Zhu's hyperspectral unmixing page",
+    source="described in https://arxiv.org/abs/1708.05125",
     mat="jasperRidge2_R198.mat",
     key="Y",
     npz="jasper_ridge.npz",
@@ -78,7 +82,8 @@ def data_folder(option: str | Path | None = None) -> Path:
     """Return the folder of the real datasets: the option, else the one FACTORMER_DATA names."""
     folder = option or os.environ.get("FACTORMER_DATA")
     if not folder:
-        raise FileNotFoundError(f"no folder of datasets was given; name it {_BY}")
+        files = " and ".join(f"{x.mat} (or {x.npz})" for x in (_YALE, _JASPER))
+        raise FileNotFoundError(f"no folder of datasets was given; name one with {files} {_BY}")
     return Path(folder).expanduser()
 
 

@@ -19,12 +19,12 @@ from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
-from factormer.run.lifting import Beside, Lifted, Squared, Tied
+from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
 from factormer.solvers.base import Solver
-from factormer.starts import Given, Initializer, Separable
+from factormer.starts import Given, Initializer, Separable, Vertices
 
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 
@@ -34,7 +34,7 @@ def choose(request: Request) -> Plan:
     stages = _stages(request)
     start, name, why = _start(request, request.start, stages[0].view)
     restart = start
-    if request.n_init > 1 and request.start in DETERMINED:
+    if request.n_init > 1 and (request.start in DETERMINED or name in DETERMINED):
         restart = _start(request, "random", stages[0].view).start
     n_runs = max(request.n_init, _runs(request, name))
     kinds = _kinds(request, start, name)
@@ -147,8 +147,8 @@ def _solver(request: Request, view: View) -> _Solver:
     if uses == "auto":
         pays = not special and request.solver == "auto" and view is not View.SKETCH and _repays(V)
         uses = networks.ANY_RANK if pays else None
-    by_passes = isinstance(V, Blocks) and view is View.ITSELF and request.solver == "auto"
-    if by_passes and not special and uses is None:
+    by_passes = view is View.ITSELF and request.solver == "auto"
+    if isinstance(V, Blocks) and by_passes and not special and uses is None:
         return _Solver(passes(V), "passes", _PASSES_SAY)
     network = None if uses is None else networks.accelerator(uses, V.device)
     if request.solver != "auto":
@@ -312,13 +312,22 @@ def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
 def _auto_lifted(request: Request) -> _Start:
     """The start for another loss: random, and fitted a little by least squares where V is small."""
     problem = request.problem
+    if problem.is_quadratic and isinstance(problem.V, Dense) and len(problem.V.shape) == 2:
+        for on, by in ((problem.on_w, "rows"), (problem.on_h, "columns")):
+            *_, total = on.by_rows or (None,)
+            if total is not None:
+                why = f"shares that sum to {total:g}: the purest {by} of V"
+                return _Start(Vertices(by, total), "vertices", why)
     known = problem.V.V if isinstance(problem.V, Observed) else problem.V
     one = len(problem.V.shape) == 2 and not isinstance(problem.V, Observed)
     small = one and float(problem.V.work()) <= T.SMALL_LOSS
+    counts = isinstance(known, Dense) and problem.loss.is_for_counts
     random = STARTS["random"]()
-    if small and isinstance(known, Dense) and problem.loss.is_for_counts:
+    if small and counts:
         why = "V is small: 20 iterations of least squares on √V first"
         return _Start(Squared(Lifted(random, n_iter=20)), "random", why)
+    if one and counts and known.device.type == "cpu":
+        return _Start(Rooted(), "rotated", "least squares on √V first, most of them on a sketch")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
     return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)
 

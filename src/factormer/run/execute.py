@@ -146,7 +146,7 @@ def _run(
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
     on_sketch = isinstance(stages[0].problem.V, LowRank)
     at = stages[0].problem if scaled.is_plain or on_sketch else scaled
-    if on_sketch and not scaled.is_plain:  # as for other losses in memory, which start there
+    if on_sketch and not scaled.is_plain:  # near the end already, if the data is beyond memory
         stationary.reference = at.stationarity(Random()(at, _generator(seeds[0])))
     if len(seeds) > 1:
         x0, stages[0] = _together(plan, stages[0], span, [rng, *map(_generator, seeds[1:])])
@@ -283,6 +283,10 @@ def _settled(plan: Plan, result: Result, until: float | None) -> Result:
         W, n_iter, whole = coefficients(V, H, request.loss, request.on_w, W, until=until)
     except KeyboardInterrupt:
         return replace(result, status=Status.INTERRUPTED)
+    except ValueError:  # numbers so small or large that H cannot be held: the iterations stand
+        if request.is_settled:
+            raise
+        return result
     x = Factors(W, H)
     error = rmse(request.problem, x)
     if not whole:

@@ -25,7 +25,7 @@ from factormer.solvers.multiplicative import Multiplicative
 from factormer.solvers.newton import Newton, can_step, is_plain_kullback
 from factormer.solvers.proximal import ProximalADMM
 from factormer.solvers.symmetric import Symmetric
-from factormer.starts import NNDSVD, Initializer, Merged, Random, Rotated, Separable
+from factormer.starts import NNDSVD, Initializer, Merged, Random, Rotated, Separable, Vertices
 
 
 class Asked(NamedTuple):
@@ -90,6 +90,11 @@ def _newton(problem: Problem) -> Solver[Any]:
     return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), bold)
 
 
+def _admm(problem: Problem) -> Solver[Any]:
+    known = problem.on_w.is_settled or problem.on_h.is_settled
+    return ProximalADMM() if known else Restarted(ProximalADMM(), Extrapolation())
+
+
 _PLAIN = ("free", "least squares")
 _LOSS = ("free", "divergence", "elastic")
 
@@ -131,6 +136,12 @@ SOLVERS: tuple[Kind, ...] = (
         (*_LOSS, "squared error"),
         "HALS with L1 and L2, extrapolated with restart",
     ),
+    Kind(
+        "ao-admm",
+        _admm,
+        ("free", "divergence", "squared error"),
+        "ADMM with proximal steps, extrapolated with restart",
+    ),
     Kind("ao-admm", lambda _: ProximalADMM(), ("free", "divergence"), "ADMM with proximal steps"),
 )
 ALIASES = {"cd": "hals"}  # scikit-learn's coordinate descent is HALS
@@ -143,8 +154,9 @@ STARTS: dict[str, Callable[[], Initializer]] = {
     "rotated": Rotated,
     "merged": Merged,
     "separable": Separable,
+    "vertices": Vertices,
 }
-DETERMINED = ("nndsvd", "nndsvda", "custom")  # starts in which nothing is random
+DETERMINED = ("nndsvd", "nndsvda", "vertices", "custom")  # starts in which nothing is random
 
 
 def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:

@@ -167,7 +167,7 @@ class Consensus:
         low, high = self.stability.min(), self.stability.max()
         error, best, measure = self.error, np.nanmin(self.errors), self.trace.measure
         if measure != "RMSE":
-            error, best = self.loss, objective(best, self.trace.entries)
+            measure, error, best = f"{measure} of an entry", error**2 / 2, best**2 / 2
         return (
             f"<Consensus: {m}×{n} at rank {r}, {int(self.kept.sum())} of {len(self.kept)} runs "
             f"kept, stability {low:.3f} to {high:.3f}, cophenetic {self.cophenetic:.3f}, {measure} "

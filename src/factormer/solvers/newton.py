@@ -20,6 +20,9 @@ from factormer.problem.problem import Problem
 
 # Entries, and the share of them that may be other than zero, up to which V stays dense, or not.
 _FEW, _THIN = 20_000, 0.25
+_HIGH, _MANY = 12, 4e6  # the rank, and multiplications of Hessians, from which products are faster
+_ROOM = 2e7  # products b_c b_e of rows of a factor that there is memory for
+_AT_ONCE = 131_072  # entries of V whose weights are in the cache between two products
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,9 @@ class Newton:
         readings.add(self.n_steps)
         if is_plain_kullback(problem):
             value = 0.0
+            step = self._by_products if _is_large(problem) else self._side_by_side
             for _ in range(self.n_steps):
-                H, value = self._side_by_side(problem, W, H, wants_loss)
+                H, value = step(problem, W, H, wants_loss)
             return H, value
         return self._row_by_row(problem, W, H, wants_loss)
 
@@ -108,6 +112,49 @@ class Newton:
 
         share(some, n, work=m * n * r * r // 2)
         return torch.from_numpy(out), float(losses.sum())
+
+    def _by_products(
+        self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
+    ) -> tuple[Tensor, float]:
+        rows, products, at = (
+            kernels.kullback_rows(),
+            kernels.kullback_by_products(),
+            problem.entries,
+        )
+        assert rows is not None
+        assert products is not None
+        at, m, (n, r) = problem.entries, len(W), H.shape
+        dtype = at.values.dtype
+        parts, options = products.parts(dtype), rows.Options(*self.options(problem.on_h, r))
+        V, B = at.values.reshape(m, n), W.clamp(min=0).contiguous()
+        linear, X, out = B.sum(dim=0).numpy(), H.contiguous().numpy(), H.new_empty(n, r)
+        BT, pairs = B.mT.contiguous(), B.new_zeros(rows.lines_of(r), m)
+        parts.pairs(BT.numpy(), pairs.numpy())
+        lanes, groups = rows.LANES, -(-n // rows.LANES)
+        sides = (max(m, n), min(m, n), r, len(pairs), lanes, W.dtype)  # the same for W and for H
+        at_once, losses = _groups_at_once(m, lanes), np.zeros(groups)
+
+        def some(a: int, b: int) -> None:
+            room, arrays = scratch(rows.Room.of, 1, r, dtype), scratch(_by_groups, *sides)
+            for first in range(a, b, at_once):
+                k = min(at_once, b - first)
+                lines = (m, m, m, r, r, len(pairs), r)
+                fit, pull, curve, x, pulled, G, steps = (
+                    A[: k * c * lanes].view(k, c, lanes) for A, c in zip(arrays, lines, strict=True)
+                )
+                span = (first * lanes, min((first + k) * lanes, n))
+                parts.spread(X, *span, _flat(x))
+                torch.bmm(B.expand(k, m, r), x, out=fit)
+                parts.weigh(V, *span, options, *map(_flat, (fit, pull, curve)))
+                torch.bmm(BT.expand(k, r, m), pull, out=pulled)
+                torch.bmm(pairs.expand(k, *pairs.shape), curve, out=G)
+                parts.steps(linear, k, options, *map(_flat, (pulled, G, x, steps)), room)
+                way = torch.bmm(B.expand(k, m, r), steps, out=curve)
+                ends = (options, wants_loss, *map(_flat, (fit, way, x, steps)), room)
+                losses[first] = parts.leave(V, linear, out.numpy(), *span, *ends)
+
+        share(some, groups, work=m * n * r * r // 2)
+        return out, float(losses.sum())
 
     def _row_by_row(
         self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
@@ -143,9 +190,33 @@ def can_step(problem: Problem) -> bool:
     if problem.loss.kernel_beta is None:
         return False
     dtype = kernels.real(problem.V.dtype)
-    plain = is_plain_kullback(problem)
-    made = kernels.kullback_rows("rows", dtype) if plain else kernels.newton_rows("newton", dtype)
-    return made is not None
+    if not is_plain_kullback(problem):
+        return kernels.newton_rows("newton", dtype) is not None
+    if _is_large(problem):
+        return kernels.kullback_by_products("parts", dtype) is not None
+    return kernels.kullback_rows("rows", dtype) is not None
+
+
+def _is_large(problem: Problem) -> bool:
+    (m, n), r = problem.V.shape, problem.rank
+    return r >= _HIGH and m * n * r * r > _MANY and max(m, n) * r * r < _ROOM
+
+
+def _groups_at_once(m: int, lanes: int) -> int:
+    return max(_AT_ONCE // (m * lanes), 1)
+
+
+def _by_groups(
+    longest: int, shortest: int, r: int, n_lines: int, lanes: int, dtype: torch.dtype
+) -> list[Tensor]:
+    """Scratch for groups of rows: three arrays by entries of V, then x, sums, Hessians, steps."""
+    k, entries = _groups_at_once(shortest, lanes), max(_AT_ONCE, longest * lanes)
+    sizes = (*[entries] * 3, *(k * n * lanes for n in (r, r, n_lines, r)))
+    return [torch.empty(size, dtype=dtype) for size in sizes]
+
+
+def _flat(A: Tensor) -> np.ndarray:
+    return A.view(-1).numpy()
 
 
 class _Room(NamedTuple):

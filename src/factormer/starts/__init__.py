@@ -7,3 +7,4 @@ from factormer.starts.nndsvd import NNDSVD as NNDSVD
 from factormer.starts.random import Random as Random
 from factormer.starts.rotated import Rotated as Rotated
 from factormer.starts.separable import Separable as Separable
+from factormer.starts.vertices import Vertices as Vertices

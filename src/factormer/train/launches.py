@@ -159,15 +159,16 @@ class _Training:
 
     def result(self) -> Run:
         self.save()
-        if self.validated_at != self.step:
+        if self.step >= self.total and self.validated_at != self.step:
             self.validate()
+        is_valid = self.validated_at == self.step  # there is no time to measure a run cut short
         return Run(
             self.learner.average,
             self.step >= self.total,
             self.step,
             self.total,
             self.seconds,
-            self.validation,
+            self.validation if is_valid else {},
         )
 
 

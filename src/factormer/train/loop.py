@@ -106,8 +106,8 @@ def train(
             if interrupt.requested or time.monotonic() - started > max_seconds:
                 break
         save(step)
-    if validated_at != step:
-        validation = validate(learner.average, config)
+    if validated_at != step:  # of a run that is cut short, there is no time to measure
+        validation = validate(learner.average, config) if step >= total else {}
     return Run(learner.average, step >= total, step, total, elapsed(), validation)
 
 

@@ -13,6 +13,7 @@ import typer.main
 
 import factormer
 from factormer.app.cli import app, main
+from factormer.app.cli.wording import as_typed
 from factormer.nn.zoo import load_any_rank, load_factormer, read_card
 from factormer.train.anyrank import evaluate
 from tests.train.cases import assert_same_weights, shrink
@@ -151,6 +152,17 @@ def test_train_serves_the_any_rank_network_too(tmp_path, monkeypatch, capsys):
     assert load_any_rank(path).config == card.config
 
 
+def test_train_that_has_no_time_for_its_data_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(TINY_ANY_RANK)
+    assert main(["train", "tiny.toml", "--minutes", "0"]) == 0
+    told = capsys.readouterr().out
+    assert "--minutes ended while drawing matrices, 1 of" in told
+    assert "allow more time" in told
+    assert main(["train", "tiny.toml", "--minutes", "-1"]) == 1
+    assert "--minutes is -1; it must be at least 0" in capsys.readouterr().err
+
+
 def test_train_stopped_goes_on_to_the_same_weights(config, tmp_path, capsys):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(["train", str(config), "--out", str(whole)]) == 0
@@ -202,7 +214,7 @@ def test_error_is_a_sentence_and_no_traceback(config, capsys, text, arguments, s
     with pytest.raises((ValueError, OSError), match=sentence) as caught:
         main(["--debug", "train", str(path), *arguments])
     number = getattr(caught.value, "errno", None)  # what the system says is put into words
-    assert number is not None or captured.err == f"factormer: {caught.value}\n"
+    assert number is not None or captured.err == f"factormer: {as_typed(str(caught.value))}\n"
 
 
 def test_unknown_figure_is_refused_with_a_sentence(tmp_path, capsys):

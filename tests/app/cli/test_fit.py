@@ -111,7 +111,7 @@ def test_ranks_are_numbers_ranges_and_lists(text, ranks):
 @pytest.mark.parametrize("text", ["0", "-1", "5..2", "2...5", "ten", "", "2.5", "3,,4"])
 def test_other_ranks_are_refused(text, capsys):
     assert main(["fit", "data.npy", f"--rank={text}"]) == 1
-    assert capsys.readouterr().err.startswith(f"factormer: rank is {text!r}; it must be a number")
+    assert capsys.readouterr().err.startswith(f"factormer: --rank is {text!r}; it must be a number")
 
 
 def test_options_reach_the_fit(capsys):

@@ -70,7 +70,7 @@ def test_loss_is_selected_with_its_reason(counts, capsys):
     [
         (["--repeats", "1"], "repeats is 1; it must be a whole number of at least 2"),
         (["--holdout", "1.5"], "holdout is 1.5; it must be a share"),
-        (["--symmetric", "--repeats", "3"], "do not go with symmetric"),
+        (["--symmetric", "--repeats", "3"], "do not go with --symmetric"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_written(options, sentence, capsys):

@@ -82,7 +82,7 @@ def test_a_run_and_its_page(c, tmp_path):
         assert np.isfinite(trace[:, 3]).all() == (1e-100 < c < 1e100)
     shown = payload(folder)
     top = shown["results"][-1]
-    assert top["maps"]["V"]["high"] / c == pytest.approx(data.V.max(), rel=1e-6)
+    assert shown["V"]["high"] / c == pytest.approx(data.V.max(), rel=1e-6)
     assert all(np.isfinite(row).all() for row in top["trace"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import sys
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from factormer.app.cli import told
 from factormer.app.cli.app import AsJson, app, ended_as_interrupted, given, print_json
 from factormer.app.cli.bar import Bar
 from factormer.app.cli.large import fit_large
@@ -25,12 +25,12 @@ _RANK = (
 )
 _RANKS = 1000  # at most, in one run
 _SAID_OF = (
-    "what one of them is drawn as: HEIGHTxWIDTH (pixels of an image), line (a spectrum, a series)"
-    " or labels."
+    "what they are (tumours), or what one is drawn as: HEIGHTxWIDTH (pixels of an image), line (a "
+    "spectrum, a series) or labels."
 )
 _ASKED = (
     "l1:WEIGHT, l2:WEIGHT, smooth:WEIGHT, orthogonal:WEIGHT, group:WEIGHT:BY, simplex:TOTAL:BY, "
-    "bounds:LOW:HIGH or free; may be given several times."
+    "volume[:WEIGHT:DELTA], bounds:LOW:HIGH or free; may be given several times."
 )
 
 
@@ -43,7 +43,8 @@ def fit(
     file: Annotated[
         Path,
         typer.Argument(
-            help="npy, npz, mat, mtx, csv, tsv, txt, parquet, h5ad, h5, zarr, wav, or images."
+            help="npy, npz, mat, mtx, csv, tsv, txt, parquet, h5ad, h5, zarr, wav, hdr, or a "
+            "folder of images or of 10x."
         ),
     ],
     rank: Annotated[str, _opt(_RANK)] = "10",
@@ -53,12 +54,17 @@ def fit(
     as_json: AsJson = False,
     progress: Annotated[bool | None, _opt("Show a progress bar; by default on a terminal.")] = None,
     key: Annotated[str | None, _opt("Array of an npz or mat file, layer of an h5ad.", Data)] = None,
-    layout: Annotated[str | None, _opt("Three axes as images or as a cube.", Data)] = None,
+    layout: Annotated[
+        str | None, _opt("Three axes as images or a cube; lines as ratings.", Data)
+    ] = None,
     transpose: Annotated[bool, _opt("Exchange rows and columns.", Data, "--transpose")] = False,
     rows_are: Annotated[str | None, _opt(f"Rows: {_SAID_OF}", Data)] = None,
     columns_are: Annotated[str | None, _opt(f"Columns: {_SAID_OF}", Data)] = None,
     row_labels: Annotated[Path | None, _opt("Text file, one label per line.", Data)] = None,
     column_labels: Annotated[Path | None, _opt("Text file, one label per line.", Data)] = None,
+    wavelengths: Annotated[
+        Path | None, _opt("Text file, the wavelength of each band in nm or µm.", Data)
+    ] = None,
     resize: Annotated[str | None, _opt("HEIGHTxWIDTH for images of a folder.", Data)] = None,
     header: Annotated[
         bool | None, _opt("The first line of a table is labels; detected by default.", Data)
@@ -104,6 +110,10 @@ def fit(
     holdout: Annotated[
         float | None, _opt("Share of entries to hide, such as 0.1; tell their error.", Trust)
     ] = None,
+    compare: Annotated[
+        Path | None,
+        _opt("Table of reference components: tell which is which, by their cosines.", Trust),
+    ] = None,
     memory_limit: Annotated[
         str | None, _opt("Bytes, or 4GB: larger files are read in blocks of rows.", Data)
     ] = None,
@@ -116,7 +126,9 @@ def fit(
     from factormer.app.report import write_report
     from factormer.app.runs import FitOptions, RunFolder
     from factormer.app.runs import fit as run
+    from factormer.app.runs.references import references
     from factormer.app.runs.select import choose_rank, described, keep_choice
+    from factormer.app.runs.volume import with_weights
     from factormer.data.intake import as_device
     from factormer.problem.losses import as_loss
     from factormer.select.loss import select_loss
@@ -134,7 +146,8 @@ def fit(
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
         needs |= {"rank select": rank == "select", "title": title, "loss select": loss == "select"}
         needs |= {"row-labels": row_labels, "column-labels": column_labels, "resize": resize}
-        needs |= {"rows-are": rows_are, "columns-are": columns_are}
+        needs |= {"rows-are": rows_are, "columns-are": columns_are, "compare": compare}
+        needs["wavelengths"] = wavelengths
         needs |= {"header or --no-header": header is not None}
         needs |= {"index or --no-index": index is not None}
         folder = out or Path("runs") / file.stem
@@ -149,12 +162,16 @@ def fit(
         columns_are=columns_are,
         row_labels=row_labels,
         column_labels=column_labels,
+        wavelengths=wavelengths,
         **said,
     )
     beside = {
         name: None if path is None else read_beside(path, said, transpose=transpose).V
         for name, path in (("mask", mask), ("weights", weights))
     }
+    if layout == "ratings":
+        missing = missing or "zeros"  # what nobody rated is not known
+    known = None if compare is None else references(read(compare), data)
     tell = cache(lambda: None if as_json else print(data))  # before the first fit, and once
     noise = None
     if loss == "select":
@@ -186,6 +203,10 @@ def fit(
     if rank == "select":
         choice = choose_rank(data, options, **beside)
         ranks = [choice.rank]
+    options, asked = with_weights(data, options, max(ranks), **beside), options
+    if options != asked and not as_json:
+        terms = [*options.regularize_w, *options.regularize_h]
+        print(f"volume as of rank {max(ranks)} without it: {', '.join(terms)}")
     squares = as_loss(options.loss).is_quadratic
     bar = Bar(ranks, max_iter, time_limit, n_init, squares=squares, shown=progress)
 
@@ -210,6 +231,8 @@ def fit(
     if choice is not None:
         keep_choice(choice, folder.path)
     write_report(folder)
+    pairs = told.compare_all(results, folder, known)
+    sounds = told.write_sounds(file, results, folder, transposed=transpose)
     interrupted = any(not result.is_finished for result in results)
     if as_json:
         print_json(
@@ -223,13 +246,18 @@ def fit(
             }
             | ({} if noise is None else {"selected_loss": noise.summary()})
             | ({} if choice is None else {"choice": described(choice)})
+            | ({} if known is None else {"compared": told.as_rows(pairs)})
         )
     else:
         tell()
         if choice is not None:
             print(choice.reason)
-        _print_results(results, options.loss)
-        _print_trust(results, options, folder, told=choice is not None)
+        told.print_results(results, options.loss)
+        told.print_trust(results, options, folder, chosen=choice is not None)
+        told.print_pairs(pairs)
+        told.print_advice(results, options, folder)
+        if sounds:
+            print(f"sounds of components: {', '.join(map(str, sounds))}")
         print(f"report: {folder.report}")
     if interrupted:
         print("factormer: interrupted; the same command continues from here", file=sys.stderr)
@@ -264,50 +292,3 @@ def _loss(text: str) -> str | float:
         return float(text)
     except ValueError:
         return SHORT.get(text.lower(), text)
-
-
-def _print_results(results: list[Any], loss: str | float) -> None:
-    """Print the error of each rank: that of the loss that was minimised, and what it explains."""
-    from factormer.problem.losses import as_loss
-
-    is_quadratic = as_loss(loss).is_quadratic
-    columns = "      RMSE  explained   SVD bound" if is_quadratic else "divergence  explained"
-    print(f"  rank  {columns}  iterations   seconds  status")
-    for r in results:
-        if is_quadratic:
-            bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"
-            errors = f"{r.rmse:10.5g}  {r.explained:8.2%}  {bound:>10}"
-        else:
-            numbers = (r.divergence, ".5g"), (r.explained_divergence, ".2%")
-            mean, share = ("–" if x is None else f"{x:{how}}" for x, how in numbers)
-            errors = f"{mean:>10}  {share:>9}"
-        print(
-            f"  {r.rank:4d}  {errors}  {r.iterations:10d}"
-            f"  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
-        )
-
-
-def _print_trust(results: list[Any], options: Any, folder: Any, *, told: bool) -> None:
-    """Print how stable components are, the errors of hidden entries, and the rank to take.
-
-    `told` says whether the choice of a network was printed before.
-    """
-    from factormer.app.runs.advice import advised
-    from factormer.app.runs.trust import as_shown, validated
-
-    for r in results:
-        if r.stability is not None:
-            each = " ".join(f"{number:.2f}" for number in r.stability)
-            runs = f"{r.runs_kept} of {options.repeats} runs"
-            print(f"  rank {r.rank}: stability of components in {runs}: {each}")
-    found = validated(results, options.loss, options.holdout or 0.0)
-    if found is not None:
-        what = "RMSE of hidden entries" if found.loss.is_quadratic else "loss of a hidden entry"
-        for rank, error, spread in as_shown(found):
-            more = f" ± {spread:.2g}" if math.isfinite(spread) else ""
-            print(f"  rank {rank}: {what} {error:.5g}{more}")
-    advice = advised(results, asdict(options), folder.choice())
-    if advice is not None and not (told and advice.by == "network"):
-        recommended = "" if advice.by == "bend" else f"rank {advice.rank} is recommended: "
-        text = advice.text if not recommended else advice.text[0].lower() + advice.text[1:]
-        print(f"  {recommended}{text}")

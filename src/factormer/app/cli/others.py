@@ -52,7 +52,11 @@ def models(
 def reproduce(
     figures: Annotated[list[str] | None, typer.Argument(help="Figures; default all.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the real data; default $FACTORMER_DATA.")
+        Path | None,
+        typer.Option(
+            help="Folder with Yale_64x64.mat (or yale_faces_64.npz) and jasperRidge2_R198.mat (or "
+            "jasper_ridge.npz); default $FACTORMER_DATA."
+        ),
     ] = None,
     out: Out = Path("runs/reproduce"),
 ) -> None:

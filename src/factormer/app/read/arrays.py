@@ -15,6 +15,7 @@ import scipy.io
 import scipy.sparse
 
 from factormer.app.read.data import Axis, Data, DataError, matrix, plain, reading, stem
+from factormer.app.read.positions import is_position, placed
 from factormer.data.memory import memory
 
 LAYOUTS = ("images", "cube")
@@ -152,7 +153,8 @@ def _laid_out(values: Any, path: Path, layout: str | None, source: str) -> Data:
 def _described(data: Data, arrays: dict[str, Any]) -> Data:
     """With labels and the shape of images, where the other arrays of the file fit one axis alone.
 
-    Vectors of strings are labels; `image_shape` is the height and width of images stored as rows.
+    Vectors of strings are labels, and numbers that are called frequencies, times or the like say
+    where rows or columns lie; `image_shape` is the height and width of images stored as rows.
     """
     for name, values in arrays.items():
         if values.ndim == 1 and values.dtype.kind == "U":
@@ -160,6 +162,11 @@ def _described(data: Data, arrays: dict[str, Any]) -> Data:
             if side:
                 labels = [str(value) for value in values]
                 data = replace(data, **{side: getattr(data, side).labelled(labels, name)})
+        elif values.ndim == 1 and values.dtype.kind in "iuf" and is_position(name):
+            side = _side(data, len(values), name)
+            if side:
+                axis = placed(getattr(data, side), name, values.tolist())
+                data = replace(data, **{side: axis})
         elif name == "image_shape" and values.shape == (2,):
             side = _side(data, math.prod(map(int, values)), name)
             if side:

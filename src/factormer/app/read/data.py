@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from factormer.app.read.mutations import order_of
 from factormer.data import checked
 from factormer.data.intake import is_sparse
 
@@ -67,11 +68,13 @@ class Axis:
 
     @property
     def kind(self) -> str:
-        """How a vector over this axis is drawn: "image", "line", "labels" or "plain"."""
+        """How a vector is drawn: "image", "line", "mutations" (96 types), "labels" or "plain"."""
         if self.grid is not None:
             return "image"
         if self.positions is not None or self.is_ordered:
             return "line"
+        if order_of(self.labels) is not None:
+            return "mutations"
         return "plain" if self.labels is None else "labels"
 
     def name(self, i: int) -> str:
@@ -106,21 +109,30 @@ class Axis:
         axis = replace(self, labels=names)
         if re.fullmatch(r"[a-z]{3,20}s", called.lower()) and called.lower() not in _NO_NOUNS:
             axis = replace(axis, noun=called[:-1].lower())
+        if order_of(names) is not None:
+            return replace(axis, noun="mutation type")
         if len(names) < 8 or self.grid is not None or not rises(names):
             return axis
         return replace(axis, positions=tuple(map(float, names)))
 
     def drawn_as(self, text: str) -> Axis:
-        """The axis as the user says that it is: HEIGHTxWIDTH, "line" or "labels"."""
+        """The axis as the user says that it is: HEIGHTxWIDTH, "line", "labels", or what it holds.
+
+        "tumours" makes each a tumour.
+        """
         if match := re.fullmatch(r"(\d{1,9})[x×](\d{1,9})", text):
             return replace(self, grid=(int(match[1]), int(match[2])))
         if text == "line":
             return replace(self, is_ordered=True, grid=None)
         if text == "labels":
             return replace(self, is_ordered=False, grid=None, positions=None)
+        if re.fullmatch(r"[^\W\d_][^\W\d_ -]*([ -][^\W\d_]+)*s", text) and len(text) <= 30:
+            ends_in_y = text.endswith("ies")
+            return replace(self, noun=f"{text[:-3]}y" if ends_in_y else text[:-1])
         raise ValueError(
             f"{self.nouns} cannot be drawn as {text!r}; choose HEIGHTxWIDTH for the pixels of an "
-            "image (64x64), 'line' for a spectrum or a series, or 'labels'"
+            "image (64x64), 'line' for a spectrum or a series, 'labels', or what they are, in the "
+            "plural (tumours)"
         )
 
 
@@ -147,7 +159,11 @@ class Data:
     def __str__(self) -> str:
         """What was understood: size, format, labels, and what is not known."""
         m, n = self.V.shape
-        text = f"{self.name} {m}×{n}: {self.source}\n  rows: {self.rows}\n  columns: {self.columns}"
+        text = f"{self.name} {m}×{n}: {self.source}"
+        if not {self.rows.noun, self.columns.noun} & {"row", "column"}:
+            size = f"{m} {self.rows.nouns} × {n} {self.columns.nouns}"
+            text = f"{self.name}: {size}; {self.source}"
+        text += f"\n  rows: {self.rows}\n  columns: {self.columns}"
         return f"{text}\n  not known: {k} of {m * n} entries" if (k := self.n_unknown) else text
 
     def transposed(self) -> Data:

@@ -14,7 +14,7 @@ from factormer.app.runs.folder import finite
 from factormer.data.files import write
 
 _SCRIPTS = (
-    *("base.js", "table.js", "draw.js", "chart.js", "names.js", "components.js"),
+    *("base.js", "table.js", "draw.js", "chart.js", "mutations.js", "names.js", "components.js"),
     *("sections.js", "ranks.js", "consensus.js", "main.js"),
 )
 

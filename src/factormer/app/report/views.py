@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from factormer.app.read import Axis
+from factormer.app.read.mutations import order_of
 
 _LABEL = 80  # characters of a label that are shown
 _LABELS = 2000  # at most, beside those of the entries that are listed
@@ -109,6 +110,8 @@ class Reduction:
         about["first"] = [int(i) for i in edges]
         if axis.positions is not None:
             about["positions"] = [float(f"{axis.positions[i]:.6g}") for i in edges]
+        if (order := order_of(axis.labels)) is not None and axis.kind == "mutations":
+            about["mutations"] = {"order": order}
         if axis.labels is not None and axis.size <= _LABELS:
             about["labels"] = [_cut(label) for label in axis.labels]
         return about
@@ -149,9 +152,10 @@ def telling(
     heaviest = np.argsort(-x, kind="stable")
     heaviest = heaviest[: max(_HEAVIEST, int((x >= _HEAVY * peak).sum()))]
     heaviest = heaviest[x[heaviest] > 0]
-    order = np.lexsort((-x[heaviest], -specificity[heaviest].round(2)))
+    shown = specificity.round(2)
+    order = np.lexsort((-x[heaviest], -shown[heaviest]))
     return [
-        [_cut(axis.name(int(i))), significant(specificity[i], 3), significant(x[i] / peak, 3)]
+        [_cut(axis.name(int(i))), float(shown[i]), significant(x[i] / peak, 3)]
         for i in heaviest[order[:count]]
     ]
 

@@ -17,6 +17,7 @@ from factormer.problem.penalties import (
     Penalty,
     Simplex,
     Smooth,
+    Volume,
 )
 
 KINDS: dict[str, type[Penalty]] = {
@@ -24,6 +25,7 @@ KINDS: dict[str, type[Penalty]] = {
     "l2": L2,
     "smooth": Smooth,
     "orthogonal": Orthogonal,
+    "volume": Volume,
     "group": Group,
     "simplex": Simplex,
     "bounds": Bounds,

@@ -30,14 +30,16 @@ def check_trust(
     """Refuse what cannot be done, before anything is."""
     if repeats is not None and n_init > 1:
         raise ValueError(
-            "repeats keeps what all runs agree on, n-init the best of them: leave one of them out"
+            "--repeats keeps what all runs agree on, --n-init the best: leave one of them out"
         )
     if repeats is not None:
         check_count("repeats", repeats, 2)
     if holdout is not None:
         parts_of(holdout)
     if symmetric and (repeats is not None or holdout is not None):
-        raise ValueError("repeats and holdout do not go with symmetric; leave one of them out")
+        raise ValueError(
+            "--repeats and --holdout do not go with --symmetric; leave one of them out"
+        )
 
 
 def agreed(data: Data, rank: int, keywords: dict[str, Any], n_runs: int) -> Consensus:
@@ -79,7 +81,7 @@ def held_out(
     data: Data, rank: int, keywords: dict[str, Any], holdout: float
 ) -> CrossValidation | None:
     """The errors of hidden entries; None where there was no time for any fold."""
-    asked = {name: keywords[name] for name in (*_ALIKE, *_DATA)}
+    asked = {name: keywords[name] for name in (*_ALIKE, *_DATA, "max_iter", "tol")}
     folds = min(_FOLDS, parts_of(holdout))
     try:
         found = cross_validate(data.V, rank, holdout=holdout, n_folds=folds, **asked)

@@ -11,4 +11,5 @@ from factormer.problem.penalties.terms import Group as Group
 from factormer.problem.penalties.terms import Orthogonal as Orthogonal
 from factormer.problem.penalties.terms import Simplex as Simplex
 from factormer.problem.penalties.terms import Smooth as Smooth
+from factormer.problem.penalties.terms import Volume as Volume
 from factormer.problem.penalties.terms import onto_simplex as onto_simplex

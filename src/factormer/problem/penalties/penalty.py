@@ -58,7 +58,7 @@ class Penalty:
         """A start X to scale, where X has to have a sum."""
         return X
 
-    def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"] | float, X_ | float, float]:
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "... r r"] | float, X_ | float, float]:
         """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² is p, where p is quadratic.
 
         Up to a constant, or a bound from above, with equality at the X that is given.

@@ -39,7 +39,7 @@ class Penalties:
             if not isinstance(term, Penalty):
                 raise ValueError(
                     f"{name} holds {term!r}; it must be of factormer.penalties: L1, L2, Group, "
-                    "Smooth, Simplex, Bounds, Orthogonal, Free, Fixed"
+                    "Smooth, Simplex, Bounds, Orthogonal, Volume, Free, Fixed"
                 )
         steps = [term for term in terms if term.order is not None and not isinstance(term, Fixed)]
         sets = [term for term in steps if term.order == 1]
@@ -140,7 +140,7 @@ class Penalties:
             X = term.stretched(X)
         return self.prox(X, X.new_zeros(X.shape[:-2]))
 
-    def quadratic(self, X: X_) -> tuple[Float[Tensor, "r r"], X_ | float, float]:
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "... r r"], X_ | float, float]:
         """(A, L, μ) such that ½⟨X A, X⟩ − ⟨L, X⟩ + ½μΣ‖Xᵢ₊₁ − Xᵢ‖² bounds the quadratic penalties.
 
         From above, up to a constant, and with equality at the X that is given.

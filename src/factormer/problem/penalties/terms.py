@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -107,6 +108,42 @@ class Orthogonal(Penalty):
         """With the tangent, at X, in place of its concave part."""
         ones = torch.ones(X.shape[-1], X.shape[-1], dtype=X.dtype, device=X.device)
         return self.weight * ones, self.weight * X, 0.0
+
+
+@dataclass(frozen=True)
+class Volume(Penalty):
+    """½·weight·log det(I + XᵀX/delta): components that span a small volume (Fu et al., 2016).
+
+    With W on the simplex, which leaves H free to enclose the data in many ways, this prefers the
+    tightest. A weight as large as the misfit ½‖W Hᵀ − V‖² shows its effect. `delta`, in the unit of
+    H², is the size below which a component counts little: otherwise dark ones would be lost.
+    """
+
+    weight: Any
+    delta: Any = 0.1
+
+    def __post_init__(self) -> None:
+        _check_weight(self)
+        _require(self, "delta", lambda x: 1e-100 <= x <= 1e100, "from 1e-100 to 1e100")
+
+    def value(self, X: X_) -> Float[Tensor, "*b"]:
+        eye, X = torch.eye(X.shape[-1], dtype=torch.float64, device=X.device), X.double()
+        return self.weight / 2 * torch.logdet(eye + X.mT @ X / self.delta)
+
+    def quadratic(self, X: X_) -> tuple[Float[Tensor, "... r r"], float, float]:
+        """With the tangent, at XᵀX, in place of the logarithm, which is concave."""
+        eye = torch.eye(X.shape[-1], dtype=torch.float64, device=X.device)
+        G = X.double().mT @ X.double() + self.delta * eye
+        return self.weight * torch.linalg.inv_ex(G).inverse.to(X), 0.0, 0.0
+
+    def scaled(self, c: float, power: float, p: float = 0.5, level: float = 1.0) -> Volume:
+        weight = float(self.weight / level * np.float64(c) ** -power)
+        delta = float(self.delta * np.float64(c) ** (-2 * p))
+        if not (math.isfinite(weight) and 1e-100 <= delta <= 1e100):
+            raise ValueError(
+                f"{self} is too large or too small for V of mean {c:g}: divide V by its mean"
+            )
+        return Volume(weight, delta)
 
 
 @dataclass(frozen=True)

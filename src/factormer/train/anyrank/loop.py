@@ -102,8 +102,10 @@ def train_any_rank(
             if interrupt.requested or time.monotonic() - started > max_seconds:
                 break
         save()
-    engines = learned(learner.average, solver_of(config)), classical(solver_of(config))
-    found = figures(compare(*engines, device=torch_device, source=unseen, **(evaluation or {})))
+    found: dict[str, Any] = {}
+    if step >= total:  # of a run that is cut short, there is no time to measure
+        engines = learned(learner.average, solver_of(config)), classical(solver_of(config))
+        found = figures(compare(*engines, device=torch_device, source=unseen, **(evaluation or {})))
     return AnyRankRun(learner.average, step >= total, step, total, elapsed(), found)
 
 

@@ -100,7 +100,7 @@ def train_rank(
                 break
         save()
     model = learner.average.cpu().eval()
-    found = calibrated(model, unseen)
+    found = calibrated(model, unseen) if step >= config.n_steps else {}  # no time if cut short
     return RankRun(model, step >= config.n_steps, step, config.n_steps, elapsed(), found)
 
 

@@ -2,13 +2,13 @@
 
 const polyline = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
-// Round numbers that cut a range into about `count` parts.
+// Round numbers that cut a range into about `count` parts, and never into many more.
 function ticks(low, high, count) {
-  const raw = (high - low) / count || 1;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((s) => s >= raw * 0.999);
+  const power = 10 ** Math.floor(Math.log10((high - low) / count || 1));
+  const many = (s) => Math.floor(high / s + 1e-9) - Math.ceil(low / s - 1e-9) + 1;
+  const step = [0.5, 1, 2, 2.5, 5, 10].map((k) => k * power).find((s) => many(s) <= count + 1);
   const found = [];
-  for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + step * 1e-9; x += step) found.push(Math.abs(x) < step * 1e-9 ? 0 : x);
+  for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + step * 1e-9; x += step) found.push(Math.abs(x) < step * 1e-9 ? 0 : Number(x.toPrecision(12)));
   return found;
 }
 
@@ -171,7 +171,7 @@ function scaleOf(axis, count) {
 function profile(axis, packed, { height = 64, full = false, label, thin = false, unit = "", times = 1, xNote = "", yName = "" }) {
   const values = decode(packed).map((y) => times * y);
   return (width) => {
-    const { places, marks, name } = scaleOf(axis, within(Math.floor(width / (full ? 70 : 45)), 3, 8));
+    const { places, marks, name } = scaleOf(axis, within(Math.floor(width / (full ? 70 : 52)), 3, 8));
     const [p0, p1] = extent(places);
     const [top, left, right, foot] = full ? [yName ? 16 : 4, 46, 8, 34] : [3, 1, 1, 16];
     const [small, large] = [times * Math.min(0, packed.low), times * packed.high];

@@ -20,6 +20,8 @@ function drawResult() {
   drawConvergence();
   drawAlike();
   drawResidual();
+  // Beside many cards the picked one stays in view, and scrolls by itself.
+  requestAnimationFrame(() => byId("cards").closest(".split").classList.toggle("long", byId("cards").offsetHeight > window.innerHeight));
 }
 
 function drawTheme() {

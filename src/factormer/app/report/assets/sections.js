@@ -33,7 +33,7 @@ function drawTiles() {
   const above = isSquared() && result.svd_rmse ? result.rmse / result.svd_rmse - 1 : null;
   const small = (text) => el("small", {}, text);
   const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "value" }, ...value), el("dd", { class: "note" }, note));
-  const noBound = result.svd_rmse === 0 ? "an exact fit is possible at this rank" : "not known where entries are unknown or weighted";
+  const noBound = result.svd_rmse === 0 ? `which is 0: V has rank ${result.rank} or less` : "not known where entries are unknown or weighted";
   const bound = () => tile("Above the SVD bound", [above === null ? "–" : above < 10 ? percent(above, above < 0.1 ? 2 : 1) : `× ${number(above + 1, 3)}`], above === null ? noBound : `${number(result.svd_rmse)}, the least error of any matrix of rank ${result.rank}`);
   const steadiness = result.stability && result.stability.reduce((sum, s) => sum + s, 0) / result.rank;
   const parts = `by ${result.rank} ${plural("component", result.rank)}`;
@@ -172,7 +172,7 @@ function errorsBy(axis, errors) {
   if (axis.kind === "image") body.push(el("div", { class: "map" }, picture(axis, errors.values, { palette: "ramp", label })), colourScale(linear(0, errors.values.high), "ramp"));
   else {
     const chart = el("div", { class: "chart quiet" });
-    responsive(chart, profile(axis, errors.values, { height: 110, full: true, label, thin: true, xNote: axis.sorted ? ", the worst first" : "" }));
+    responsive(chart, chartOf(axis)(axis, errors.values, { height: 110, full: true, label, thin: true, xNote: axis.sorted ? ", the worst first" : "" }));
     body.push(chart);
     if (errors.top) body.push(el("h3", { class: "below" }, withButton("Fitted worst", csvButton(`${run.name} rank ${current().rank} ${plural(axis.noun)} fitted worst`, [axis.noun, "error"], () => errors.top))), bars(errors.top, 6));
   }

@@ -1,0 +1,123 @@
+"""What `factormer fit` prints and writes once its ranks are done."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+
+def print_results(results: list[Any], loss: str | float) -> None:
+    """Print the error of each rank: that of the loss that was minimised, and what it explains."""
+    from factormer.problem.losses import as_loss
+
+    is_quadratic = as_loss(loss).is_quadratic
+    columns = "      RMSE  explained   SVD bound" if is_quadratic else "divergence  explained"
+    print(f"  rank  {columns}  iterations   seconds  status")
+    for r in results:
+        if is_quadratic:
+            bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"
+            errors = f"{r.rmse:10.5g}  {r.explained:8.2%}  {bound:>10}"
+        else:
+            numbers = (r.divergence, ".5g"), (r.explained_divergence, ".2%")
+            mean, share = ("–" if x is None else f"{x:{how}}" for x, how in numbers)
+            errors = f"{mean:>10}  {share:>9}"
+        print(
+            f"  {r.rank:4d}  {errors}  {r.iterations:10d}"
+            f"  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
+        )
+
+
+def print_trust(results: list[Any], options: Any, folder: Any, *, chosen: bool) -> None:
+    """Print how stable components are, the errors of hidden entries, and the rank to take.
+
+    `chosen` says whether the choice of a network was printed before.
+    """
+    from factormer.app.runs.advice import advised
+    from factormer.app.runs.trust import as_shown, validated
+
+    for r in results:
+        if r.stability is not None:
+            each = " ".join(f"{number:.2f}" for number in r.stability)
+            runs = f"{r.runs_kept} of {options.repeats} runs"
+            print(f"  rank {r.rank}: stability of components in {runs}: {each}")
+    found = validated(results, options.loss, options.holdout or 0.0)
+    if found is not None:
+        what = "RMSE of hidden entries" if found.loss.is_quadratic else "loss of a hidden entry"
+        for rank, error, spread in as_shown(found):
+            more = f" ± {spread:.2g}" if math.isfinite(spread) else ""
+            print(f"  rank {rank}: {what} {error:.5g}{more}")
+    advice = advised(results, asdict(options), folder.choice())
+    if advice is not None and not (chosen and advice.by == "network"):
+        recommended = "" if advice.by == "bend" else f"rank {advice.rank} is recommended: "
+        text = advice.text if not recommended else advice.text[0].lower() + advice.text[1:]
+        print(f"  {recommended}{text}")
+
+
+def compare_all(results: list[Any], folder: Any, known: Any) -> dict[int, list[Any]]:
+    """The components of each rank beside those that are known, if there are some."""
+    from factormer.app.runs.references import compare_rank
+
+    if known is None:
+        return {}
+    return {result.rank: compare_rank(folder, result.rank, known) for result in results}
+
+
+def as_rows(pairs: dict[int, list[Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Pairs for machines, by rank."""
+    return {str(rank): [pair._asdict() for pair in found] for rank, found in pairs.items()}
+
+
+def print_pairs(pairs: dict[int, list[Any]]) -> None:
+    """Print which reference each component is, and how near."""
+    for rank, found in pairs.items():
+        print(f"  rank {rank}: component, reference, cosine (angle)")
+        for pair in found:
+            if pair.reference is None:
+                text = "no reference left"
+            else:
+                text = f"{pair.reference}, {pair.cosine:.3f} ({pair.angle:.1f}°)"
+            if pair.nearest != pair.reference:
+                text += f"; nearest {pair.nearest}, {pair.nearest_cosine:.3f}"
+            print(f"    {pair.component:3d}  {text}")
+
+
+def write_sounds(file: Path, results: list[Any], folder: Any, *, transposed: bool) -> list[Path]:
+    """Write each component of a sound as a .wav file, if V is of one; the folders they are in."""
+    from factormer.app.read.sound import components, write_wav
+
+    if file.suffix.lower() != ".wav":
+        return []
+    places = []
+    for result in results:
+        factors, place = folder.factors(result.rank), folder.rank(result.rank)
+        W, H = (factors[name] for name in ("HW" if transposed else "WH"))
+        for c, (rate, sound) in enumerate(components(file.expanduser(), W, H)):
+            write_wav(place / f"component-{c + 1}.wav", rate, sound)
+        places.append(place)
+    return places
+
+
+def print_advice(results: list[Any], options: Any, folder: Any) -> None:
+    """Say what to do where a fit ended early, or where many fit equally well."""
+    from factormer.app.runs.volume import volume
+
+    late = [result.rank for result in results if result.status == "MAX_ITER"]
+    if late:
+        print(
+            f"  rank {', '.join(map(str, late))}: --max-iter {options.max_iter} came before "
+            f"--tol {options.tol:g}; allow more iterations if the last digits matter"
+        )
+    sides = (("h", options.regularize_w, options.regularize_h, "WH"),)
+    sides += (("w", options.regularize_h, options.regularize_w, "HW"),)
+    for side, asked, other, names in sides:
+        is_shared = any(re.fullmatch("simplex(:[^:]*(:rows)?)?", term.lower()) for term in asked)
+        if is_shared and not any(term.lower().startswith("volume") for term in other):
+            shared, X = (folder.factors(results[-1].rank)[name] for name in names)
+            text = volume(results[-1].rmse ** 2 * len(shared) * len(X) / 2, X)
+            print(
+                "  many components fit equally well where shares have a sum; "
+                f"--regularize-{side} volume takes the tightest (here: {text})"
+            )

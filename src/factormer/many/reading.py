@@ -1,0 +1,40 @@
+"""Problems one by one: checked, and what is wrong with one is told with its number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from factormer.data import Dense, Matrix
+from factormer.data.observations import observe
+
+_LEAST = {dtype: float(np.finfo(dtype).tiny) for dtype in (np.dtype("f4"), np.dtype("f8"))}
+
+
+def read(
+    V: Any, number: int, missing: str | None, device: str | None, memory_limit: Any = None
+) -> Matrix:
+    """One of several problems, or an error that names it."""
+    if type(V) is np.ndarray and missing is None and device is None and memory_limit is None:
+        plain = _plain(V)
+        if plain is not None:
+            return plain
+    try:
+        matrix = observe(V, missing=missing, device=device, memory_limit=memory_limit)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"problem {number}: {error}") from error
+    if len(matrix.shape) != 2:
+        raise ValueError(f"problem {number} has shape {matrix.shape}; it must be a matrix")
+    return matrix
+
+
+def _plain(V: np.ndarray) -> Dense | None:
+    """What `observe` makes of an array that is as it should be, in a tenth of the time; or None."""
+    least, flags = _LEAST.get(V.dtype), V.flags
+    if least is None or V.ndim != 2 or V.size == 0 or not (flags.carray and min(V.strides) > 0):
+        return None
+    low, high = np.minimum.reduce(V, axis=None), np.maximum.reduce(V, axis=None)
+    fine = low >= 0 and (least <= high < np.inf or high == 0)  # which is false for NaN
+    return Dense(torch.from_numpy(V)) if fine else None

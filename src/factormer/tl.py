@@ -1,0 +1,160 @@
+"""Functions on AnnData, in the manner of scanpy's tools: they write into obsm, varm and uns.
+
+    from factormer import tl
+    tl.fit(adata, 10, layer="counts", mask="highly_variable", loss="kullback-leibler")
+    tl.markers(adata)
+
+The package anndata is not imported: whatever has X, layers, var, obsm, varm and uns will do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from factormer.data.intake import is_sparse
+from factormer.functions import factorize
+from factormer.run.order import shares
+from factormer.select.ranks.select import select_rank
+
+__all__ = ["fit", "markers"]
+
+
+def fit(
+    adata: Any,
+    rank: int | str = 10,
+    *,
+    layer: str | None = None,
+    mask: Any = None,
+    key_added: str = "nmf",
+    copy: bool = False,
+    random_state: int | None = 0,
+    **options: Any,
+) -> Any:
+    """Factorize cells × genes, and write the factors beside the data.
+
+    `adata.obsm["X_nmf"]` gets W, how much each cell uses each component; `adata.varm["nmf"]` gets
+    H, the genes of each component, 0 for genes outside the mask; `adata.uns["nmf"]` gets what was
+    asked, the status, errors and the share of each component.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells × genes.
+    rank : int or "select"
+        Components; "select" chooses them from the data (`select_rank`).
+    layer : str, optional
+        Which layer to factorize; by default X.
+    mask : str or bool array, optional
+        Genes to factorize: a column of `adata.var` such as "highly_variable", or one bool a gene.
+    key_added : str
+        Another name than "nmf" for what is written.
+    copy : bool
+        Write into a copy, and return it; otherwise nothing is returned.
+    random_state : int, optional
+        Seed.
+    **options
+        Other keywords of `factorize`: loss, regularize_W, n_init, max_iter, …
+    """
+    adata = adata.copy() if copy else adata
+    V, genes = _entries(adata, layer), _genes(adata, mask)
+    V = V if genes is None else V[:, genes]
+    choice = None
+    if rank == "select":
+        choice = select_rank(V, random_state=random_state)
+        rank = choice.rank
+    result = factorize(V, rank, random_state=random_state, **options)  # pyright: ignore[reportArgumentType]
+    H = np.zeros((adata.n_vars, result.H.shape[1]), dtype=result.H.dtype)
+    H[slice(None) if genes is None else genes] = result.H
+    adata.obsm[f"X_{key_added}"] = np.asarray(result.W)
+    adata.varm[key_added] = H
+    adata.uns[key_added] = {
+        "params": {
+            "rank": int(H.shape[1]),
+            "layer": layer or "X",
+            "mask": mask if isinstance(mask, str) else ("none" if mask is None else "given"),
+            "random_state": -1 if random_state is None else int(random_state),
+            **{name: _plain(value) for name, value in options.items()},
+        },
+        "status": result.status.name,
+        "rmse": float(result.rmse),
+        "loss": float(result.loss),
+        "n_iter": int(result.n_iter),
+        "shares": np.asarray(shares(result.factors), dtype=np.float64),
+        **({} if choice is None else {"reason": choice.reason}),
+    }
+    return adata if copy else None
+
+
+def markers(adata: Any, n: int = 20, *, key: str = "nmf") -> dict[str, list[str]]:
+    """The genes that set each component apart, the most telling first.
+
+    A gene's score is p · log(p / q): p is its share of the component, q the largest of its shares
+    of other components (of one component alone, p). They are kept in `adata.uns["nmf"]["markers"]`,
+    with their scores, as arrays of n × components.
+    """
+    if key not in adata.varm or key not in adata.uns:
+        raise ValueError(
+            f"adata.varm has no {key!r}; run factormer.tl.fit first, with key_added={key!r}"
+        )
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n is {n!r}; it must be a whole number of at least 1")
+    H = np.asarray(adata.varm[key], dtype=np.float64)
+    scores, names = specificity(H), np.asarray(adata.var_names, dtype=str)
+    best = np.argsort(-scores, axis=0, kind="stable")[:n]  # (n, r)
+    found = np.take_along_axis(scores, best, axis=0)
+    adata.uns[key]["markers"] = {"names": names[best], "scores": found}
+    return {
+        f"component {c + 1}": [str(x) for x in names[best[:, c]][found[:, c] > 0]]
+        for c in range(H.shape[1])
+    }
+
+
+def specificity(H: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "n r"]:
+    """How far each gene sets each component apart; 0 where another component has more of it."""
+    total = H.sum(axis=0)
+    share = H / np.where(total > 0, total, 1.0)
+    if share.shape[1] == 1:
+        return share
+    ordered = np.sort(share, axis=1)
+    others = np.where(share == ordered[:, -1:], ordered[:, -2:-1], ordered[:, -1:])
+    floor = np.finfo(np.float64).tiny
+    ratio = np.log(np.maximum(share, floor)) - np.log(np.maximum(others, 1e-12))
+    return np.where(share > others, share * ratio, 0.0).clip(min=0)
+
+
+def _entries(adata: Any, layer: str | None) -> Any:
+    if layer is None:
+        V = adata.X
+    elif layer in adata.layers:
+        V = adata.layers[layer]
+    else:
+        raise ValueError(f"adata has no layer {layer!r}; it has {sorted(adata.layers)}")
+    if V is None:
+        raise ValueError("adata has no X; name a layer")
+    return V.tocsr() if is_sparse(V) else np.asarray(V)
+
+
+def _genes(adata: Any, mask: Any) -> Bool[np.ndarray, " n"] | None:
+    if mask is None:
+        return None
+    if isinstance(mask, str):
+        if mask not in adata.var:
+            raise ValueError(f"adata.var has no column {mask!r}; it has {sorted(adata.var)}")
+        mask = adata.var[mask]
+    found = np.asarray(mask)
+    if found.shape != (adata.n_vars,) or found.dtype.kind != "b":
+        raise ValueError(
+            f"mask has shape {found.shape} and {found.dtype} values; it must be a bool for each of "
+            f"the {adata.n_vars} genes, or the name of such a column of adata.var"
+        )
+    if not found.any():
+        raise ValueError("mask leaves no gene; it must be true for one at least")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """What h5ad files can hold."""
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,44 @@
+"""Products of sparse data with factors side by side, against scipy."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from factormer import factorize_many, kernels
+from factormer.data.intake import as_matrix
+from factormer.many.lines import _SparseProducts
+
+DTYPES = pytest.mark.parametrize(
+    ("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-4)], ids=["double", "single"]
+)
+
+
+def sparse(m: int, n: int, dtype: type = np.float64) -> scipy.sparse.csr_array:
+    rng = np.random.default_rng(0)
+    return scipy.sparse.random_array((m, n), density=0.15, rng=rng, dtype=dtype, format="csr")
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", [(1, 1), (5, 40), (40, 7), (33, 50)], ids=str)
+def test_products_are_those_of_scipy_and_nothing_else_is_written(shape, dtype, atol):
+    (m, n), V, rng = shape, sparse(*shape, dtype), np.random.default_rng(1)
+    products = _SparseProducts.of(as_matrix(V))
+    assert products is not None
+    for count in (1, 3, 8, 15, 16, 17, 31, 32, 33, 70):
+        x = rng.normal(size=(count, m + n)).astype(dtype)
+        out = np.full_like(x, 7)
+        products(x, out, 0)
+        np.testing.assert_allclose(out[:, m:], (V.T @ x[:, :m].T).T, rtol=0, atol=atol)
+        assert (out[:, :m] == 7).all()
+        products(x, out, 1)
+        np.testing.assert_allclose(out[:, :m], (V @ x[:, m:].T).T, rtol=0, atol=atol)
+
+
+def test_torch_gives_the_same_where_they_cannot_be_compiled(monkeypatch):
+    V = sparse(60, 50)
+    monkeypatch.setattr("factormer.many.whole.serves", lambda plan: False)
+    with torch.no_grad():
+        compiled = factorize_many(V, 3, n_init=3, max_iter=30).rmse
+        monkeypatch.setattr(kernels, "sparse_products", lambda *wanted: None)
+        np.testing.assert_allclose(factorize_many(V, 3, n_init=3, max_iter=30).rmse, compiled)
