@@ -42,8 +42,8 @@ def launch(learner: ChipLearner, updates: Updates, blocks: int = 1, threads: int
 
 
 def _as_c(value: Any) -> Any:
-    if isinstance(value, np.int32):
+    if isinstance(value, np.integer):
         return ctypes.c_int(int(value))
-    if isinstance(value, np.float32):
+    if isinstance(value, np.floating):
         return ctypes.c_float(float(value))
     return ctypes.c_void_p(value)

@@ -8,7 +8,7 @@ one launch. The twin is `optimise.Learner`, whose states it reads and writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -74,7 +74,9 @@ def parts(config: ModelConfig, sizes: learning.Sizes) -> Iterator[Part]:
     yield Part(("extract.bias",), config.rank)
 
 
-def flattened(values: dict[str, Tensor], layout: Sequence[Part], *, turned: bool = False) -> Tensor:
+def flattened(
+    values: Mapping[str, Tensor], layout: Sequence[Part], *, turned: bool = False
+) -> Tensor:
     """All numbers in one vector, missing columns as zeros; `turned`: matrices transposed."""
     pieces = []
     for part in layout:
@@ -87,7 +89,7 @@ def flattened(values: dict[str, Tensor], layout: Sequence[Part], *, turned: bool
 
 
 def unflattened(
-    vector: Tensor, layout: Sequence[Part], like: dict[str, Tensor]
+    vector: Tensor, layout: Sequence[Part], like: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The weights by name, from one vector."""
     found, at = {}, 0
@@ -161,7 +163,7 @@ class ChipLearner:
         self._take(dict(model.named_parameters()), zeros, zeros)
 
     @torch.no_grad()
-    def _take(self, *named: dict[str, Tensor]) -> None:
+    def _take(self, *named: Mapping[str, Tensor]) -> None:
         theta, first, second = (flattened(values, self.layout) for values in named)
         turned = flattened(named[0], self.layout, turned=True)
         held = (tensor.to(self.device) for tensor in (theta, turned, first, second))
