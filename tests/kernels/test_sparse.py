@@ -1,11 +1,14 @@
 """Products of sparse data with factors side by side, against scipy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 
 from factormer import factorize_many, kernels
+from factormer.data import Sparse
 from factormer.data.intake import as_matrix
 from factormer.many.lines import _SparseProducts
 
@@ -14,7 +17,7 @@ DTYPES = pytest.mark.parametrize(
 )
 
 
-def sparse(m: int, n: int, dtype: type = np.float64) -> scipy.sparse.csr_array:
+def sparse(m: int, n: int, dtype: type = np.float64) -> Any:
     rng = np.random.default_rng(0)
     return scipy.sparse.random_array((m, n), density=0.15, rng=rng, dtype=dtype, format="csr")
 
@@ -22,8 +25,11 @@ def sparse(m: int, n: int, dtype: type = np.float64) -> scipy.sparse.csr_array:
 @DTYPES
 @pytest.mark.parametrize("shape", [(1, 1), (5, 40), (40, 7), (33, 50)], ids=str)
 def test_products_are_those_of_scipy_and_nothing_else_is_written(shape, dtype, atol):
-    (m, n), V, rng = shape, sparse(*shape, dtype), np.random.default_rng(1)
-    products = _SparseProducts.of(as_matrix(V))
+    (m, n), rng = shape, np.random.default_rng(1)
+    V = sparse(m, n, dtype)
+    matrix = as_matrix(V)
+    assert isinstance(matrix, Sparse)
+    products = _SparseProducts.of(matrix)
     assert products is not None
     for count in (1, 3, 8, 15, 16, 17, 31, 32, 33, 70):
         x = rng.normal(size=(count, m + n)).astype(dtype)

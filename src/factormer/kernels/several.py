@@ -44,8 +44,7 @@ MEAN, SIZE, RMSE, N_ITER, STATUS, FINISHED, PLACE = range(7)
 _ALIGNED = 8  # numbers that arrays begin at multiples of
 
 
-@intrinsic
-def _array_at(_: Any, address: Any, shape: Any) -> tuple[Any, Callable[..., Any]]:
+def _as_array(_: Any, address: Any, shape: Any) -> tuple[Any, Callable[..., Any]]:
     """The numbers that stand at an address, as an array of this shape."""
     kind = array(types.float64, len(shape))
 
@@ -60,6 +59,9 @@ def _array_at(_: Any, address: Any, shape: Any) -> tuple[Any, Callable[..., Any]
         return made._getvalue()
 
     return kind(types.intp, types.UniTuple(types.intp, len(shape))), lower
+
+
+_array_at: Any = intrinsic(_as_array)
 
 
 def room(m: int, n: int, r: int) -> int:

@@ -106,14 +106,16 @@ def _whole(number: int) -> Any:
     return cgutils.intp_t(number)
 
 
-@intrinsic
-def lanes(_: Any, like: Any) -> Any:
+def _lanes(_: Any, like: Any) -> Any:
     """How many numbers of the array's kind a register has, on the processor compiled for."""
 
     def lower(context: Any, builder: Any, given: Any, values: Any) -> Any:
         return _whole(_Lines(context, builder, like, values[0]).lanes)
 
     return types.intp(like), lower
+
+
+lanes: Any = intrinsic(_lanes)
 
 
 def product(rows: int, vectors: int) -> Any:
@@ -216,8 +218,7 @@ def end(apart: int) -> Any:
     return call
 
 
-@intrinsic
-def transpose(_: Any, A: Any, i: Any, j: Any, out: Any, k: Any, c: Any) -> Any:
+def _transpose(_: Any, A: Any, i: Any, j: Any, out: Any, k: Any, c: Any) -> Any:
     """`transpose(A, i, j, out, k, c)`: a square of A, from row i and column j on, turned, to out.
 
     There it begins in row k and column c; its side is `lanes`. The rows of both halves are shuffled
@@ -243,6 +244,9 @@ def transpose(_: Any, A: Any, i: Any, j: Any, out: Any, k: Any, c: Any) -> Any:
 
     places = types.intp, types.intp
     return types.void(A, *places, out, *places), lower
+
+
+transpose: Any = intrinsic(_transpose)
 
 
 def gather(vectors: int) -> Any:

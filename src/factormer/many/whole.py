@@ -82,7 +82,7 @@ class _Kind(NamedTuple):
 
 
 class _Job(NamedTuple):
-    index: int
+    at: int  # its index
     plan: Plan
     kind: _Kind
 
@@ -126,7 +126,7 @@ def _solved(jobs: Jobs, group: list[_Job], rules: _Rules) -> tuple[Solved, list[
     """What one compiled call makes of these jobs; and the indices of those that it refused."""
     several, begun = kernels.several_problems("ready"), time.perf_counter()
     assert several is not None
-    data = [_entries(jobs, job.index) for job in group]  # held until the call ends
+    data = [_entries(jobs, job.at) for job in group]  # held until the call ends
     seeds = [[s := int(jobs.seed[i]), *more_seeds(s, kind.n_runs)] for i, _, kind in group]
     runs = accumulate(map(len, seeds), initial=0)
     ends = list(accumulate((job.kind.length for job in group), initial=0))
@@ -142,7 +142,7 @@ def _solved(jobs: Jobs, group: list[_Job], rules: _Rules) -> tuple[Solved, list[
         m, n, r, *_ = group[k].kind.sizes
         numbers[k, several.RMSE] = _finish(data[k], own[k], (m, n, r), numbers[k], rules)
     kept = resolved & (numbers[:, several.RMSE] >= EXACT * numbers[:, several.SIZE])
-    places, at = np.flatnonzero(kept), np.array([job.index for job in group])
+    places, at = np.flatnonzero(kept), np.array([job.at for job in group])
     used = int((numbers[:, several.PLACE] + numbers[:, several.N_ITER]).max()) + 1
     batch = Solved(
         jobs,
