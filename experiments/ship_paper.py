@@ -2,7 +2,8 @@
 
     python experiments/ship_paper.py RUNS      # RUNS/paper-init/paper-init.safetensors, …
 
-The card says how many of the planned updates were made; `make golden` follows.
+What RUNS does not have stays as it is shipped. The card says how many of the planned updates
+were made; `make golden` follows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def main() -> None:
     runs = Path(sys.argv[1])
     for name, (shipped, version) in SHIPPED.items():
         path = runs / name / f"{name}.safetensors"
+        if not path.is_file():
+            continue
         card = replace(read_card(path), name=shipped, version=version)
         save_model(load_factormer(path), card, WEIGHTS / f"{shipped}.safetensors")
         print(f"{shipped}: {card.course['steps']}")

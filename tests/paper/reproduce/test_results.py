@@ -74,6 +74,14 @@ def test_page_is_written_from_the_files_present(tmp_path: Path):
     assert "![jasper]" not in text
 
 
+def test_reason_stands_in_place_of_a_picture_that_is_withheld():
+    entry = {"seconds": 1.0, "factormer": "0", "commit": "", "machine": {"cpu": "x", "cores": 1}}
+    manifest = {"figures": {"yale": {**entry, "withheld": "Not ours to show."}}}
+    text = page({"yale": real_numbers()}, manifest, NAMES)
+    assert "Not ours to show." in text
+    assert "yale.png" not in text
+
+
 def test_optimum_is_met_below_nndsvd_and_the_random_starts_alone():
     def start(end: float) -> dict:
         return {"label": "made up", "rmse": [2 * end, end * 1.005, end]}

@@ -62,7 +62,10 @@ def page(figures: Figures, manifest: dict[str, Any], names: Sequence[str]) -> st
         _cost(figures),
     ]
     head = ["# Results", "", *_origin(manifest), *_tally(verdicts), ""]
-    drawn = [line for n in names if n in figures for line in (f"![{n}]({n}.png)", "")]
+    made = manifest.get("figures", {})
+    withheld = {n: made[n]["withheld"] for n in made if "withheld" in made[n]}  # and why
+    pictures = {n: withheld.get(n, f"![{n}]({n}.png)") for n in names if n in figures}
+    drawn = [line for picture in pictures.values() for line in (picture, "")]
     body = [line for section in sections for line in (*section, "")]
     return "\n".join([*head, *body, "## Figures", "", *drawn]).rstrip() + "\n"
 
