@@ -29,8 +29,39 @@ def test_labels_decide_the_order():
 
 
 def test_sizes_decide_where_there_are_no_labels():
-    assert references(data_of(KNOWN), DATA).values.shape == (6, 3)
+    found = references(data_of(KNOWN), DATA)
+    assert (found.values.shape, found.by) == ((6, 3), "order")
     assert references(data_of(np.ones((2, 9))), DATA).side == "rows"
+    bare = references(data_of(KNOWN, rows=GENES), data_of(np.ones((9, 6))))
+    assert (bare.side, bare.by) == ("columns", "order")
+
+
+@pytest.mark.parametrize(
+    ("genes", "lacks", "count"),
+    [("abcdeF", "'f'", 1), ("abXdYf", "'c'", 2), ("ABCDEF", "'a'", 6), ("fedcb", "'a'", 1)],
+)
+def test_labels_that_differ_are_refused_and_never_taken_by_order(genes, lacks, count):
+    found = data_of(KNOWN[: len(genes)], rows=tuple(genes), columns=("x", "y", "z"))
+    for turned in (found, found.transposed()):
+        with pytest.raises(ValueError, match=f"lacks {lacks} .*, {count} of the 6 genes of V"):
+            references(turned, DATA)
+        if count < len(GENES):  # some are known: nor along rows of the same number without labels
+            with pytest.raises(ValueError, match=f"lacks {lacks}"):
+                references(turned, data_of(np.ones((len(genes), 6)), columns=GENES))
+
+
+def test_a_label_twice_is_refused_and_more_labels_are_not():
+    more = data_of(np.vstack([KNOWN, KNOWN[:1]]), rows=(*GENES, "g"))
+    np.testing.assert_array_equal(references(more, DATA).values, KNOWN)
+    with pytest.raises(ValueError, match="has 'a' twice among its labels"):
+        references(data_of(more.V, rows=(*GENES, "a")), DATA)
+
+
+def test_numbers_are_the_same_label_however_they_are_written():
+    V = data_of(np.ones((9, 6)), columns=tuple(f"{400 + k}.0" for k in range(6)))
+    found = references(data_of(KNOWN[::-1], rows=tuple(str(405 - k) for k in range(6))), V)
+    assert found.by == "labels"
+    np.testing.assert_array_equal(found.values, KNOWN)
 
 
 def test_pairs_are_one_to_one_and_the_nearest_is_told():

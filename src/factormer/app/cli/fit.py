@@ -246,7 +246,7 @@ def fit(
             }
             | ({} if noise is None else {"selected_loss": noise.summary()})
             | ({} if choice is None else {"choice": described(choice)})
-            | ({} if known is None else {"compared": told.as_rows(pairs)})
+            | ({} if known is None else {"compared": told.as_rows(pairs), "compared_by": known.by})
         )
     else:
         tell()
@@ -254,7 +254,7 @@ def fit(
             print(choice.reason)
         told.print_results(results, options.loss)
         told.print_trust(results, options, folder, chosen=choice is not None)
-        told.print_pairs(pairs)
+        told.print_pairs(pairs, known)
         told.print_advice(results, options, folder)
         if sounds:
             print(f"sounds of components: {', '.join(map(str, sounds))}")

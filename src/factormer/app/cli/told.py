@@ -70,8 +70,13 @@ def as_rows(pairs: dict[int, list[Any]]) -> dict[str, list[dict[str, Any]]]:
     return {str(rank): [pair._asdict() for pair in found] for rank, found in pairs.items()}
 
 
-def print_pairs(pairs: dict[int, list[Any]]) -> None:
+def print_pairs(pairs: dict[int, list[Any]], known: Any) -> None:
     """Print which reference each component is, and how near."""
+    if known is not None and known.by == "order":
+        print(
+            f"  --compare: V or the references have no labels of {known.side}; "
+            "both were taken in the order of their files"
+        )
     for rank, found in pairs.items():
         print(f"  rank {rank}: component, reference, cosine (angle)")
         for pair in found:
