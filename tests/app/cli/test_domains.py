@@ -44,6 +44,7 @@ def test_components_are_compared_by_labels(catalogue, capsys, monkeypatch):
     assert len(table) == 4
     page = (catalogue / "run" / "report.html").read_text(encoding="utf-8")
     assert '"mutations":{"order":[0,' in page
+    assert f'"references":["{pairs[0]["reference"]}, cosine ' in page
     assert main([*asked, "--columns-are", "tumours", "--loss", "kl"]) == 0
     assert "component, reference, cosine (angle)" in capsys.readouterr().out
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from factormer.app.read import Axis, Data
-from factormer.app.runs.references import compared, references
+from factormer.app.runs import RunFolder
+from factormer.app.runs.references import Pair, compared, kept_pairs, references
 
 RNG = np.random.default_rng(0)
 KNOWN = RNG.uniform(0.1, 1, (6, 3))
@@ -73,6 +74,32 @@ def test_pairs_are_one_to_one_and_the_nearest_is_told():
     assert pairs[0].angle == pytest.approx(0, abs=1e-4)
     assert pairs[3].nearest == "x"
     assert pairs[3].angle is None
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        (Pair(1, "x", 1.0, "x", 1.0), "x, cosine 1.000 (0.0°)"),
+        (Pair(1, "x", 0.9, "y", 0.95), "x, cosine 0.900 (25.8°); nearest y, cosine 0.950"),
+        (Pair(1, "x", 0.5, "x", 0.5), "no close reference (nearest x, cosine 0.500)"),
+        (Pair(1, None, None, "y", 0.79), "no close reference (nearest y, cosine 0.790)"),
+        (
+            Pair(1, "x", 0.5, "y", 0.9),
+            "no close reference left (nearest y, cosine 0.900, which another component has)",
+        ),
+    ],
+)
+def test_only_a_close_reference_is_called_one(pair, words):
+    assert str(pair) == words
+
+
+def test_a_table_of_pairs_that_was_changed_gets_a_sentence(tmp_path):
+    folder = RunFolder(tmp_path)
+    assert kept_pairs(folder, 2) is None
+    folder.rank(2).mkdir()
+    (folder.rank(2) / "references.csv").write_text("component,reference\n1,x\n")
+    with pytest.raises(ValueError, match="is not the table of 2 components and references"):
+        kept_pairs(folder, 2)
 
 
 def test_references_of_other_things_get_a_sentence():

@@ -230,8 +230,8 @@ def fit(
         )
     if choice is not None:
         keep_choice(choice, folder.path)
-    write_report(folder)
     pairs = told.compare_all(results, folder, known)
+    write_report(folder)
     sounds = told.write_sounds(file, results, folder, transposed=transpose)
     interrupted = any(not result.is_finished for result in results)
     if as_json:

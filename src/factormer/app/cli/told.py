@@ -80,13 +80,7 @@ def print_pairs(pairs: dict[int, list[Any]], known: Any) -> None:
     for rank, found in pairs.items():
         print(f"  rank {rank}: component, reference, cosine (angle)")
         for pair in found:
-            if pair.reference is None:
-                text = "no reference left"
-            else:
-                text = f"{pair.reference}, {pair.cosine:.3f} ({pair.angle:.1f}°)"
-            if pair.nearest != pair.reference:
-                text += f"; nearest {pair.nearest}, {pair.nearest_cosine:.3f}"
-            print(f"    {pair.component:3d}  {text}")
+            print(f"    {pair.component:3d}  {pair}")
 
 
 def write_sounds(file: Path, results: list[Any], folder: Any, *, transposed: bool) -> list[Path]:

@@ -14,8 +14,11 @@ from scipy.optimize import linear_sum_assignment
 
 from factormer.app.read import Axis, Data
 from factormer.app.runs.folder import RunFolder
+from factormer.app.runs.stored import damaged
 from factormer.data.files import write
 from factormer.data.intake import is_sparse
+
+_CLOSE = 0.8  # the least cosine at which a component counts as its reference
 
 
 class References(NamedTuple):
@@ -31,13 +34,25 @@ class References(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A component, its reference under the best pairing (or none), and the one it is most like."""
+    """A component, its reference under the best pairing (or none), and the one it is most like.
+
+    `str` says it in words, where a cosine below 0.8 makes no reference.
+    """
 
     component: int
     reference: str | None
     cosine: float | None
     nearest: str
     nearest_cosine: float
+
+    def __str__(self) -> str:
+        nearest = f"nearest {self.nearest}, cosine {self.nearest_cosine:.3f}"
+        if self.nearest_cosine < _CLOSE:
+            return f"no close reference ({nearest})"
+        if self.cosine is None or self.cosine < _CLOSE:
+            return f"no close reference left ({nearest}, which another component has)"
+        text = f"{self.reference}, cosine {self.cosine:.3f} ({self.angle:.1f}°)"
+        return text if self.nearest == self.reference else f"{text}; {nearest}"
 
     @property
     def angle(self) -> float | None:
@@ -167,11 +182,13 @@ def compared(X: Float[np.ndarray, "n r"], reference: References) -> list[Pair]:
     return pairs
 
 
+_HEAD = ["component", "reference", "cosine", "angle", "nearest", "nearest_cosine"]
+
+
 def compare_rank(folder: RunFolder, rank: int, reference: References) -> list[Pair]:
     """The pairs of one rank, which are kept in its folder as references.csv."""
     factors = folder.factors(rank)
     pairs = compared(factors["H" if reference.side == "columns" else "W"], reference)
-    head = ["component", "reference", "cosine", "angle", "nearest", "nearest_cosine"]
     rows = (
         [
             f"component {p.component}",
@@ -184,6 +201,23 @@ def compare_rank(folder: RunFolder, rank: int, reference: References) -> list[Pa
         for p in pairs
     )
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    csv.writer(text, lineterminator="\n").writerows([_HEAD, *rows])
     write(folder.rank(rank) / "references.csv", text.getvalue())
     return pairs
+
+
+def kept_pairs(folder: RunFolder, rank: int) -> list[Pair] | None:
+    """The pairs of one rank as they were kept; None if nothing was compared."""
+    path = folder.rank(rank) / "references.csv"
+    if not path.is_file():
+        return None
+    try:
+        head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        if head != _HEAD or len(rows) != rank:
+            raise ValueError
+        return [
+            Pair(c + 1, name or None, float(cosine) if cosine else None, nearest, float(least))
+            for c, (_, name, cosine, _, nearest, least) in enumerate(rows)
+        ]
+    except ValueError as error:
+        raise damaged(path, f"is not the table of {rank} components and references") from error
