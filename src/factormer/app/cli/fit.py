@@ -128,6 +128,7 @@ def fit(
     from factormer.app.runs import fit as run
     from factormer.app.runs.references import references
     from factormer.app.runs.select import choose_rank, described, keep_choice
+    from factormer.app.runs.shown import name_factors
     from factormer.app.runs.volume import with_weights
     from factormer.data.intake import as_device
     from factormer.problem.losses import as_loss
@@ -231,6 +232,7 @@ def fit(
     if choice is not None:
         keep_choice(choice, folder.path)
     pairs = told.compare_all(results, folder, known)
+    name_factors(folder)
     write_report(folder)
     sounds = told.write_sounds(file, results, folder, transposed=transpose)
     interrupted = any(not result.is_finished for result in results)
