@@ -215,7 +215,7 @@ def fit(
         tell()
         bar.begin(rank)
 
-    with bar, ended_as_interrupted():
+    with bar, ended_as_interrupted(), told.compiling() as compiled:
         results = run(
             data,
             ranks,
@@ -254,7 +254,7 @@ def fit(
         tell()
         if choice is not None:
             print(choice.reason)
-        told.print_results(results, options.loss)
+        told.print_results(results, options.loss, sum(compiled, 0.0))
         told.print_trust(results, options, folder, chosen=choice is not None)
         told.print_pairs(pairs, known)
         told.print_advice(results, options, folder)
