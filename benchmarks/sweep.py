@@ -59,7 +59,7 @@ def beside_single(V: torch.Tensor, loss: str, found: factormer.Results) -> float
 
 def main() -> None:
     """Print a row for each loss."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--replicates", type=int, default=100)
     parser.add_argument("--max-iter", type=int, nargs="*", default=(200, 1000))

@@ -178,8 +178,9 @@ def test_resampled_data_are_drawn_where_the_work_is_done(resample, size):
     (V,) = counts([(*size, 4)])
     results = factorize_many(V, 4, n_init=40, resample=resample, max_iter=30)
     assert is_on_chip(results[7])
-    drawn = resampled(Dense(V), resample, 7).entries
-    assert results[7].rmse == pytest.approx(_rmse(drawn, results[7]), rel=1e-4)
+    drawn = resampled(Dense(V), resample, 7)
+    assert isinstance(drawn, Dense)
+    assert results[7].rmse == pytest.approx(_rmse(drawn.entries, results[7]), rel=1e-4)
 
 
 def test_gaps_are_unknown_and_negative_data_is_refused():

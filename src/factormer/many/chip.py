@@ -223,17 +223,18 @@ class Bucket:
         rmse, n_iter, status = (column[place] for column in self._report[:3])
         factors = self.W[w - m * r : w].view(m, r), self.H[h - n * r : h].view(n, r)
         trace, error = Trace(), torch.tensor(rmse, dtype=torch.float64)
-        trace.entries = np.float64(m * n)
+        index = int(self.indices[place])
+        plan = self._plan(index)
+        trace.entries, trace.measure = np.float64(m * n), plan.measure
         trace.extend(
             torch.full((int(n_iter) + 1,), torch.nan, dtype=torch.float64),
             self._report.seconds,
             passes=2 * int(n_iter) + 1,
         )
         trace.rows[-1] = trace.rows[-1]._replace(rmse=error)
-        index = int(self.indices[place])
         x = Factors(*(F.to(self.jobs.dtype(index)) for F in factors))
         as_given = self.jobs.as_given[int(self.jobs.problem[index])]
-        return Result(x, _STATUS[status], trace, error, as_given, self._plan(index))
+        return Result(x, _STATUS[status], trace, error, as_given, plan)
 
     def _plan(self, index: int) -> Explanation:
         plan = self.jobs.plan(index)

@@ -74,7 +74,7 @@ class Loose(NamedTuple):
             return None
         ready = dtypes == {torch.float32} and all(map(Tensor.is_contiguous, problems))
         found = np.fromiter(map(Tensor.data_ptr, problems), int, len(shapes)) if ready else None
-        return Loose(problems, *sizes.T, dtypes, found)
+        return Loose(problems, sizes[:, 0], sizes[:, 1], dtypes, found)
 
 
 def _packed(problems: Ragged) -> Loose | None:
@@ -83,7 +83,7 @@ def _packed(problems: Ragged) -> Loose | None:
         return None
     ready = entries.dtype == torch.float32 and entries.is_contiguous()
     found = entries.data_ptr() + 4 * problems.starts if ready else None
-    return Loose(problems, *problems.shapes.T, {entries.dtype}, found)
+    return Loose(problems, problems.shapes[:, 0], problems.shapes[:, 1], {entries.dtype}, found)
 
 
 @dataclass(frozen=True, eq=False)

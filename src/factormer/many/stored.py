@@ -54,7 +54,7 @@ class Stored:
     @cached_property
     def _plans(self) -> list[Explanation | None]:
         told = json.loads(self.arrays["plans"].tobytes())
-        return [None if p is None else Explanation(*p[:2], tuple(p[2]), *p[3:]) for p in told]
+        return [None if p is None else _explained(*p) for p in told]
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
@@ -154,3 +154,10 @@ def _device(jobs: Jobs, problem: int) -> torch.device:
 
 def _plain(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
+
+
+def _explained(
+    asked: str, start: str, stages: list[str], finish: str, measure: str = "RMSE"
+) -> Explanation:
+    """What was stored of a plan; files without a measure are of the squared error."""
+    return Explanation(asked, start, tuple(stages), finish, measure)

@@ -22,7 +22,7 @@ def patch(
     script: Annotated[Path, typer.Argument(help="A Python program.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Obey solver and init as scikit-learn would.")
+        bool, typer.Option("--strict", help="Take the solver and start that are named.")
     ] = False,
 ) -> None:
     """Run a Python program as it is, with factormer in the place of scikit-learn's NMF."""

@@ -155,7 +155,7 @@ def telling(
     shown = specificity.round(2)
     order = np.lexsort((-x[heaviest], -shown[heaviest]))
     return [
-        [_cut(axis.name(int(i))), float(shown[i]), significant(x[i] / peak, 3)]
+        [_cut(axis.name(int(i))), float(shown[i]), significant(float(x[i]) / peak, 3)]
         for i in heaviest[order[:count]]
     ]
 
