@@ -26,9 +26,7 @@ def adata():
     var = pd.DataFrame({"highly_variable": [k % 3 > 0 for k in range(12)]}, index=genes)
     X = scipy.sparse.csr_matrix(V)
     layers = {"counts": np.floor(5 * V)}
-    return Cells(
-        X=X, layers=layers, var=var, var_names=var.index, n_vars=12, obsm={}, varm={}, uns={}
-    )
+    return Cells(X=X, layers=layers, var=var, obsm={}, varm={}, uns={})
 
 
 def test_fit_writes_what_factorize_returns(adata):
@@ -64,6 +62,20 @@ def test_markers_set_components_apart(adata):
     assert [found[f"component {c}"][0] for c in (1, 2, 3)] == ["g0", "g5", "g7"]
     assert adata.uns["nmf"]["markers"]["names"].shape == (2, 3)
     assert all("g1" not in names for names in found.values())
+
+
+def test_names_of_genes_are_those_of_anndata_or_counted(adata):
+    adata.varm["nmf"], adata.uns["nmf"] = np.eye(12)[:, :2], {}
+    adata.var_names = [f"n{k}" for k in range(12)]
+    assert tl.markers(adata, 1) == {"component 1": ["n0"], "component 2": ["n1"]}
+    del adata.var_names, adata.var, adata.layers
+    assert tl.markers(adata, 1) == {"component 1": ["gene 1"], "component 2": ["gene 2"]}
+    tl.fit(adata, 2, mask=np.arange(12) < 9, max_iter=5)
+    assert not adata.varm["nmf"][9:].any()
+    with pytest.raises(ValueError, match=r"adata\.var has no column 'none'; it has \[\]"):
+        tl.fit(adata, 2, mask="none")
+    with pytest.raises(ValueError, match=r"adata has no layer 'none'; it has \[\]"):
+        tl.fit(adata, 2, layer="none")
 
 
 def test_specificity_is_the_literal_one():

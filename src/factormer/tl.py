@@ -4,7 +4,9 @@
     tl.fit(adata, 10, layer="counts", mask="highly_variable", loss="kullback-leibler")
     tl.markers(adata)
 
-The package anndata is not imported: whatever has X, layers, var, obsm, varm and uns will do.
+The package anndata is not imported: whatever has X, obsm, varm and uns will do. A layer needs
+layers, the name of a mask needs var, and copy=True needs a method copy. Names of genes are those of
+var_names, or else of var.index; without either they are counted from 1.
 """
 
 from __future__ import annotations
@@ -59,14 +61,16 @@ def fit(
         Other keywords of `factorize`: loss, regularize_W, n_init, max_iter, …
     """
     adata = adata.copy() if copy else adata
-    V, genes = _entries(adata, layer), _genes(adata, mask)
+    V = _entries(adata, layer)
+    n_genes = V.shape[1]
+    genes = _genes(adata, mask, n_genes)
     V = V if genes is None else V[:, genes]
     choice = None
     if rank == "select":
         choice = select_rank(V, random_state=random_state)
         rank = choice.rank
     result = factorize(V, rank, random_state=random_state, **options)  # pyright: ignore[reportArgumentType]
-    H = np.zeros((adata.n_vars, result.H.shape[1]), dtype=result.H.dtype)
+    H = np.zeros((n_genes, result.H.shape[1]), dtype=result.H.dtype)
     H[slice(None) if genes is None else genes] = result.H
     adata.obsm[f"X_{key_added}"] = np.asarray(result.W)
     adata.varm[key_added] = H
@@ -102,7 +106,7 @@ def markers(adata: Any, n: int = 20, *, key: str = "nmf") -> dict[str, list[str]
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise ValueError(f"n is {n!r}; it must be a whole number of at least 1")
     H = np.asarray(adata.varm[key], dtype=np.float64)
-    scores, names = specificity(H), np.asarray(adata.var_names, dtype=str)
+    scores, names = specificity(H), _names(adata, len(H))
     best = np.argsort(-scores, axis=0, kind="stable")[:n]  # (n, r)
     found = np.take_along_axis(scores, best, axis=0)
     adata.uns[key]["markers"] = {"names": names[best], "scores": found}
@@ -128,27 +132,39 @@ def specificity(H: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "n r"]:
 def _entries(adata: Any, layer: str | None) -> Any:
     if layer is None:
         V = adata.X
-    elif layer in adata.layers:
-        V = adata.layers[layer]
     else:
-        raise ValueError(f"adata has no layer {layer!r}; it has {sorted(adata.layers)}")
+        layers = getattr(adata, "layers", {})
+        if layer not in layers:
+            raise ValueError(f"adata has no layer {layer!r}; it has {sorted(layers)}")
+        V = layers[layer]
     if V is None:
         raise ValueError("adata has no X; name a layer")
     return V.tocsr() if is_sparse(V) else np.asarray(V)
 
 
-def _genes(adata: Any, mask: Any) -> Bool[np.ndarray, " n"] | None:
+def _names(adata: Any, n_genes: int) -> np.ndarray:
+    """What the genes are called: as AnnData says, or as the table of genes does."""
+    names = getattr(adata, "var_names", None)
+    if names is None:
+        names = getattr(getattr(adata, "var", None), "index", None)
+    if names is None or callable(names):  # lists have a method index
+        names = [f"gene {k + 1}" for k in range(n_genes)]
+    return np.asarray(names, dtype=str)
+
+
+def _genes(adata: Any, mask: Any, n_genes: int) -> Bool[np.ndarray, " n"] | None:
     if mask is None:
         return None
     if isinstance(mask, str):
-        if mask not in adata.var:
-            raise ValueError(f"adata.var has no column {mask!r}; it has {sorted(adata.var)}")
-        mask = adata.var[mask]
+        var = getattr(adata, "var", {})
+        if mask not in var:
+            raise ValueError(f"adata.var has no column {mask!r}; it has {sorted(var)}")
+        mask = var[mask]
     found = np.asarray(mask)
-    if found.shape != (adata.n_vars,) or found.dtype.kind != "b":
+    if found.shape != (n_genes,) or found.dtype.kind != "b":
         raise ValueError(
             f"mask has shape {found.shape} and {found.dtype} values; it must be a bool for each of "
-            f"the {adata.n_vars} genes, or the name of such a column of adata.var"
+            f"the {n_genes} genes, or the name of such a column of adata.var"
         )
     if not found.any():
         raise ValueError("mask leaves no gene; it must be true for one at least")

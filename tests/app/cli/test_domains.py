@@ -8,7 +8,7 @@ import pytest
 import scipy.io.wavfile
 
 import factormer
-from factormer.app.cli import main
+from factormer.app.cli import main, told
 from factormer.app.read.sound import write_wav
 from factormer.penalties import Simplex
 from tests.app.read.test_domains import types
@@ -44,6 +44,7 @@ def test_components_are_compared_by_labels(catalogue, capsys, monkeypatch):
     assert len(table) == 4
     page = (catalogue / "run" / "report.html").read_text(encoding="utf-8")
     assert '"mutations":{"order":[0,' in page
+    assert f'"references":["{pairs[0]["reference"]}, cosine ' in page
     assert main([*asked, "--columns-are", "tumours", "--loss", "kl"]) == 0
     assert "component, reference, cosine (angle)" in capsys.readouterr().out
 
@@ -101,3 +102,18 @@ def test_ratings_are_hidden_only_where_they_are_known(tmp_path, capsys):
     assert main([*asked, "--holdout", "0.2", "--out", str(tmp_path / "a"), "--json"]) == 0
     (result,) = json.loads(capsys.readouterr().out)["results"]
     assert np.sqrt(2 * np.mean(result["held_out"])) < 1  # zeros would be 4 away
+
+
+def test_seconds_of_compiling_are_told(capsys):
+    event = pytest.importorskip("numba.core.event")
+    with told.compiling() as spent, event.trigger_event("numba:compile"):
+        pass
+    assert len(spent) == 1
+    with told.compiling() as none:
+        pass
+    assert not none
+    for seconds in (0.2, 41.3):
+        told.print_results([], "frobenius", seconds)
+        assert ("compiling (41 s, which its seconds may" in capsys.readouterr().out) == (
+            seconds > 1
+        )

@@ -57,6 +57,10 @@ def test_columns_follow_their_labels(capsys):
     Path("other.csv").write_text("\n".join(",".join(row) for row in other) + "\n")
     assert main(["transform", "other.csv", "--model", "runs/data"]) == 1
     assert "lacks 'gene15' among its" in capsys.readouterr().err
+    other = [[row[0], *(cell.replace("gene1", "g1") for cell in row[1:])] for row in cells]
+    Path("other.csv").write_text("\n".join(",".join(row) for row in other) + "\n")
+    assert main(["transform", "other.csv", "--model", "runs/data"]) == 1
+    assert "lacks 'gene1' among its columns, and 6 more; it must" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

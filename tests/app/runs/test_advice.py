@@ -63,8 +63,10 @@ def test_hidden_entries_decide_for_the_smallest_rank_that_is_as_good():
     close = advised(hidden([2.0, 2.1], [1.0, 1.2], [1.05, 1.1]), OPTIONS)
     assert close is not None
     assert close.rank == 3
-    assert "predicted best at rank 4; 3 is the smallest rank" in close.text
-    assert "try larger ones" in close.text
+    assert close.text == (
+        "It is the smallest rank that predicts hidden entries as well as the best one, 4, within "
+        "one standard error. As 4 is the largest rank that was tried, try larger ones too."
+    )
     assert advised(hidden([2.0, 2.1]), OPTIONS) is None
 
 
@@ -92,7 +94,11 @@ def test_the_network_comes_first_and_the_others_are_told():
     assert (found.rank, found.by) == (3, "network")
     assert found.text.startswith(CHOICE["reason"])
     assert "predicted best at rank 4" in found.text
-    assert "5 is the largest rank" in found.text
+    assert "The error of hidden entries would take rank 4 instead: hidden entries" in found.text
+    assert "Stability would take rank 5 instead: it is the largest rank" in found.text
+    both = advised(results, OPTIONS | {"holdout": 0.0}, CHOICE | {"rank": 5})
+    assert both is not None
+    assert "Stability agrees: it is the largest rank" in both.text
     alone = advised([result(7)], OPTIONS, CHOICE)
     assert alone is not None
     assert alone.rank == 3

@@ -27,6 +27,15 @@ def test_names_last(folder, tmp_path, capsys):
     kept = (folder.path / "names.csv").read_text("utf-8")
     assert kept == 'rank,component,name\n2,1,Law\n3,2,"Sport, games"\n'
     assert '"Sport, games"' in folder.report.read_text("utf-8")
+    tables = [(folder.rank(3) / f"{name}.csv").read_text("utf-8") for name in "WH"]
+    for table in tables:
+        assert ',component 1,"component 2: Sport, games",component 3\n' in table
+    file.write_text("rank,component,name\n2,1,Law\n", "utf-8")  # a name that is taken back
+    assert main(["report", str(folder.path), "--names", str(file)]) == 0
+    for name, table in zip("WH", tables, strict=True):
+        head, rows = (folder.rank(3) / f"{name}.csv").read_text("utf-8").split("\n", 1)
+        assert head.endswith(",component 1,component 2,component 3")
+        assert rows == table.split("\n", 1)[1]
     fit(cases.topics(), [2, 3, 4], FitOptions(max_iter=3), folder.path)
     assert payload(folder)["names"]["2"] == {"1": "Law"}
     fit(cases.topics(), [2], FitOptions(max_iter=4), folder.path, fresh=True)

@@ -128,6 +128,7 @@ def fit(
     from factormer.app.runs import fit as run
     from factormer.app.runs.references import references
     from factormer.app.runs.select import choose_rank, described, keep_choice
+    from factormer.app.runs.shown import name_factors
     from factormer.app.runs.volume import with_weights
     from factormer.data.intake import as_device
     from factormer.problem.losses import as_loss
@@ -214,7 +215,7 @@ def fit(
         tell()
         bar.begin(rank)
 
-    with bar, ended_as_interrupted():
+    with bar, ended_as_interrupted(), told.compiling() as compiled:
         results = run(
             data,
             ranks,
@@ -230,8 +231,9 @@ def fit(
         )
     if choice is not None:
         keep_choice(choice, folder.path)
-    write_report(folder)
     pairs = told.compare_all(results, folder, known)
+    name_factors(folder)
+    write_report(folder)
     sounds = told.write_sounds(file, results, folder, transposed=transpose)
     interrupted = any(not result.is_finished for result in results)
     if as_json:
@@ -246,15 +248,15 @@ def fit(
             }
             | ({} if noise is None else {"selected_loss": noise.summary()})
             | ({} if choice is None else {"choice": described(choice)})
-            | ({} if known is None else {"compared": told.as_rows(pairs)})
+            | ({} if known is None else {"compared": told.as_rows(pairs), "compared_by": known.by})
         )
     else:
         tell()
         if choice is not None:
             print(choice.reason)
-        told.print_results(results, options.loss)
+        told.print_results(results, options.loss, sum(compiled, 0.0))
         told.print_trust(results, options, folder, chosen=choice is not None)
-        told.print_pairs(pairs)
+        told.print_pairs(pairs, known)
         told.print_advice(results, options, folder)
         if sounds:
             print(f"sounds of components: {', '.join(map(str, sounds))}")

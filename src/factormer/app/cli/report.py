@@ -30,9 +30,10 @@ def report(
     """Write the report of a run again."""
     from factormer.app.report import write_report
     from factormer.app.runs import RunFolder
-    from factormer.app.runs.shown import decide
+    from factormer.app.runs.shown import decide, name_factors
 
     folder = RunFolder(run)
     folder.description()  # which refuses what is no run
     decide(folder, names=names, labels=labels, swap=swap)
+    name_factors(folder)
     print(f"report: {write_report(folder)}")

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 
-def print_results(results: list[Any], loss: str | float) -> None:
-    """Print the error of each rank: that of the loss that was minimised, and what it explains."""
+@contextmanager
+def compiling() -> Iterator[list[float]]:
+    """Seconds that numba compiles for, as one number that is there afterwards if it did."""
+    spent: list[float] = []
+    try:
+        from numba.core.event import install_timer
+    except ImportError:  # nothing is compiled
+        yield spent
+        return
+    with install_timer("numba:compile", spent.append):
+        yield spent
+
+
+def print_results(results: list[Any], loss: str | float, compiled: float = 0.0) -> None:
+    """Print the error of each rank: that of the loss that was minimised, and what it explains.
+
+    `compiled` are seconds of compiling, which the first fit waits for.
+    """
     from factormer.problem.losses import as_loss
 
     is_quadratic = as_loss(loss).is_quadratic
@@ -27,6 +45,11 @@ def print_results(results: list[Any], loss: str | float) -> None:
         print(
             f"  {r.rank:4d}  {errors}  {r.iterations:10d}"
             f"  {r.seconds:8.2f}  {r.status.lower().replace('_', ' ')}"
+        )
+    if compiled >= 1:
+        print(
+            f"  the first fit waited for compiling ({compiled:.0f} s, which its seconds may "
+            "include); later ones do not, as what was compiled is kept"
         )
 
 
@@ -70,18 +93,17 @@ def as_rows(pairs: dict[int, list[Any]]) -> dict[str, list[dict[str, Any]]]:
     return {str(rank): [pair._asdict() for pair in found] for rank, found in pairs.items()}
 
 
-def print_pairs(pairs: dict[int, list[Any]]) -> None:
+def print_pairs(pairs: dict[int, list[Any]], known: Any) -> None:
     """Print which reference each component is, and how near."""
+    if known is not None and known.by == "order":
+        print(
+            f"  --compare: V or the references have no labels of {known.side}; "
+            "both were taken in the order of their files"
+        )
     for rank, found in pairs.items():
         print(f"  rank {rank}: component, reference, cosine (angle)")
         for pair in found:
-            if pair.reference is None:
-                text = "no reference left"
-            else:
-                text = f"{pair.reference}, {pair.cosine:.3f} ({pair.angle:.1f}°)"
-            if pair.nearest != pair.reference:
-                text += f"; nearest {pair.nearest}, {pair.nearest_cosine:.3f}"
-            print(f"    {pair.component:3d}  {text}")
+            print(f"    {pair.component:3d}  {pair}")
 
 
 def write_sounds(file: Path, results: list[Any], folder: Any, *, transposed: bool) -> list[Path]:

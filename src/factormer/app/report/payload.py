@@ -24,6 +24,7 @@ from factormer.app.report.views import (
 )
 from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
+from factormer.app.runs.references import kept_pairs
 from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
@@ -162,6 +163,8 @@ def _shown(
     }
     if (found := folder.consensus(result.rank)) is not None:
         told["consensus"] = consensus_matrix(found, _MAP_BYTES // n_results)
+    if (pairs := kept_pairs(folder, result.rank)) is not None:
+        told["references"] = [str(pair) for pair in pairs]
     if "examples" in views:
         told |= _examples(views, reductions[1].axis, n_results)
     return told

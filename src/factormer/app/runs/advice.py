@@ -41,7 +41,14 @@ def advised(
     if not found:
         return _bend(results, options)
     first, *others = found
-    return first._replace(text=" ".join([first.text, *(advice.text for advice in others)]))
+    return first._replace(text=" ".join([first.text, *(_beside(x, first.rank) for x in others)]))
+
+
+def _beside(other: Advice, rank: int) -> str:
+    """What another rule says, told as that of a rule that does not decide."""
+    rule = {"hidden": "The error of hidden entries", "stability": "Stability"}[other.by]
+    says = "agrees" if other.rank == rank else f"would take rank {other.rank} instead"
+    return f"{rule} {says}: {other.text[0].lower()}{other.text[1:]}"
 
 
 def bend(results: Sequence[RankResult]) -> int:
@@ -74,11 +81,11 @@ def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | 
         text += ", and clearly worse at every smaller one." if found.rank > found.ranks[0] else "."
     else:
         text = (
-            f"Hidden entries are predicted best at rank {found.rank}; {found.rank_1se} is the "
-            "smallest rank whose error is within one standard error of that."
+            "It is the smallest rank that predicts hidden entries as well as the best one, "
+            f"{found.rank}, within one standard error."
         )
     if found.rank == found.ranks[-1]:
-        text += " The best is the largest rank that was tried: try larger ones too."
+        text += f" As {found.rank} is the largest rank that was tried, try larger ones too."
     elif found.rank_1se == found.ranks[0] > 1:
         text += " It is the smallest rank that was tried: try smaller ones too."
     return Advice(found.rank_1se, "hidden", text)
@@ -101,7 +108,7 @@ def _stable(results: Sequence[RankResult]) -> Advice | None:
     return Advice(
         rank,
         "stability",
-        f"{rank} is the largest rank at which the runs agree (a mean stability of {_MEAN:g} or "
+        f"It is the largest rank at which the runs agree (a mean stability of {_MEAN:g} or "
         f"more, and no component below {_LEAST:g}).",
     )
 

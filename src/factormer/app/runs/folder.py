@@ -290,10 +290,18 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
-def write_factor(path: Path, F: Float[np.ndarray, "k r"], axis: Axis) -> None:
-    """A factor as a table: a row for each entry of the axis, a column for each component."""
+def write_factor(
+    path: Path, F: Float[np.ndarray, "k r"], axis: Axis, names: Mapping[int, str] | None = None
+) -> None:
+    """A factor as a table: a row for each entry of the axis, a column for each component.
+
+    `names` are those that components were given, by their number from 1.
+    """
     table = ([axis.name(i), *map(_text, row)] for i, row in enumerate(F.tolist()))
-    write(path, _csv([axis.noun, *_components(F.shape[1])], table))
+    head = _components(F.shape[1])
+    for c, name in (names or {}).items():
+        head[c - 1] += f": {name}"
+    write(path, _csv([axis.noun, *head], table))
 
 
 def _components(rank: int) -> list[str]:

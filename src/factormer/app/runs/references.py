@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from typing import NamedTuple
+from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,26 +14,45 @@ from scipy.optimize import linear_sum_assignment
 
 from factormer.app.read import Axis, Data
 from factormer.app.runs.folder import RunFolder
+from factormer.app.runs.stored import damaged
 from factormer.data.files import write
 from factormer.data.intake import is_sparse
 
+_CLOSE = 0.8  # the least cosine at which a component counts as its reference
+
 
 class References(NamedTuple):
-    """Named reference components over one side of V: "rows", with W, or "columns", with H."""
+    """Named reference components over one side of V: "rows", with W, or "columns", with H.
+
+    `by` says how they were laid along it: by "labels", or by "order" where there are none.
+    """
 
     side: str
     names: tuple[str, ...]
     values: Float[np.ndarray, "n k"]
+    by: str = "labels"
 
 
 class Pair(NamedTuple):
-    """A component, its reference under the best pairing (or none), and the one it is most like."""
+    """A component, its reference under the best pairing (or none), and the one it is most like.
+
+    `str` says it in words, where a cosine below 0.8 makes no reference.
+    """
 
     component: int
     reference: str | None
     cosine: float | None
     nearest: str
     nearest_cosine: float
+
+    def __str__(self) -> str:
+        nearest = f"nearest {self.nearest}, cosine {self.nearest_cosine:.3f}"
+        if self.nearest_cosine < _CLOSE:
+            return f"no close reference ({nearest})"
+        if self.cosine is None or self.cosine < _CLOSE:
+            return f"no close reference left ({nearest}, which another component has)"
+        text = f"{self.reference}, cosine {self.cosine:.3f} ({self.angle:.1f}°)"
+        return text if self.nearest == self.reference else f"{text}; {nearest}"
 
     @property
     def angle(self) -> float | None:
@@ -43,7 +63,8 @@ class Pair(NamedTuple):
 def references(found: Data, data: Data) -> References:
     """The reference components of a file, in the order of the rows or columns that they fit.
 
-    By labels where both files have the same ones, in any order; else by their number alone.
+    By labels where both files have them, in any order. By order alone, on a side of the same size,
+    only where one of the two files has no labels there. Labels that differ are refused.
     """
     V = found.V.toarray() if is_sparse(found.V) else found.V
     if not np.isfinite(V).all():
@@ -52,13 +73,20 @@ def references(found: Data, data: Data) -> References:
         )
     sides = (("columns", data.columns), ("rows", data.rows))
     turns = ((V, found.rows, found.columns), (V.T, found.columns, found.rows))
-    for by_labels in (True, False):
-        for side, axis in sides:
-            for values, features, names in turns:
-                order = _order(features, axis, by_labels)
-                if order is not None:
-                    named = tuple(names.name(k) for k in range(names.size))
-                    return References(side, named, values[order].astype(np.float64))
+    fits = [_Fit(*side, *turn) for side in sides for turn in turns]
+    labelled = sorted((fit for fit in fits if fit.has_labels), key=_Fit.strangeness)
+    unlabelled = [fit for fit in fits if not fit.has_labels and fit.is_of_one_size]
+    best = labelled[0] if labelled else None
+    if best is not None and not best.missing():
+        return best.by_labels(found.name)
+    if best is not None and best.is_meant(alone=not unlabelled):
+        missing, axis = best.missing(), best.axis
+        raise ValueError(
+            f"--compare {found.name} lacks {missing[0]!r} among its labels, {len(missing)} of the "
+            f"{axis.size} {axis.nouns} of V in all; it must have each of them, in any order"
+        )
+    if unlabelled:
+        return unlabelled[0].by_order()
     raise ValueError(
         f"--compare {found.name} is {found.rows.size}×{found.columns.size}, and neither side is "
         f"the {data.columns.size} {data.columns.nouns} or the {data.rows.size} {data.rows.nouns} "
@@ -66,15 +94,73 @@ def references(found: Data, data: Data) -> References:
     )
 
 
-def _order(features: Axis, axis: Axis, by_labels: bool) -> list[int] | None:
-    """Where the entries of an axis are among the features; None if they do not fit."""
-    if not by_labels:
-        return list(range(axis.size)) if features.size == axis.size else None
-    if features.labels is None or axis.labels is None:
-        return None
-    place = {label: k for k, label in enumerate(features.labels)}
-    found = [place.get(label) for label in axis.labels]
-    return None if None in found else [k for k in found if k is not None]
+class _Fit(NamedTuple):
+    """One way to lay reference components along V: over its rows or columns, turned or not."""
+
+    side: str
+    axis: Axis
+    values: Any
+    features: Axis
+    names: Axis
+
+    @property
+    def has_labels(self) -> bool:
+        return self.features.labels is not None and self.axis.labels is not None
+
+    @property
+    def is_of_one_size(self) -> bool:
+        return self.features.size == self.axis.size
+
+    def strangeness(self) -> tuple[float, bool]:
+        """The share of labels that are missing, and whether the sizes differ: least comes first."""
+        return len(self.missing()) / self.axis.size, not self.is_of_one_size
+
+    def is_meant(self, *, alone: bool) -> bool:
+        """Whether labels are those of this side, though not all: half of them, or one of as many.
+
+        Where no other side fits (`alone`), one of them, or a side of the same size, is enough.
+        """
+        shared = self.axis.size - len(self.missing())
+        if 2 * shared >= self.axis.size or (shared and self.is_of_one_size):
+            return True
+        return alone and (shared > 0 or self.is_of_one_size)
+
+    def missing(self) -> list[str]:
+        """The labels of V that the references lack, in the order of V."""
+        mine, theirs = self._keys()
+        known = set(theirs)
+        return [
+            label
+            for label, key in zip(self.axis.labels or (), mine, strict=True)
+            if key not in known
+        ]
+
+    def by_labels(self, name: str) -> References:
+        mine, theirs = self._keys()
+        counts, wanted = Counter(theirs), set(mine)
+        for label, key in zip(self.features.labels or (), theirs, strict=True):
+            if counts[key] > 1 and key in wanted:
+                raise ValueError(
+                    f"--compare {name} has {label!r} twice among its labels; it must have each of "
+                    f"the {self.axis.size} {self.axis.nouns} of V once"
+                )
+        place = {key: k for k, key in enumerate(theirs)}
+        return self._taken([place[key] for key in mine], by="labels")
+
+    def by_order(self) -> References:
+        return self._taken(list(range(self.axis.size)), by="order")
+
+    def _taken(self, order: list[int], by: str) -> References:
+        named = tuple(self.names.name(k) for k in range(self.names.size))
+        return References(self.side, named, self.values[order].astype(np.float64), by)
+
+    def _keys(self) -> tuple[list[Any], list[Any]]:
+        """The labels of V and of the references; as numbers if all are, so that 400 is 400.0."""
+        mine, theirs = list(self.axis.labels or ()), list(self.features.labels or ())
+        try:
+            return [float(label) for label in mine], [float(label) for label in theirs]
+        except ValueError:
+            return mine, theirs
 
 
 def compared(X: Float[np.ndarray, "n r"], reference: References) -> list[Pair]:
@@ -96,11 +182,13 @@ def compared(X: Float[np.ndarray, "n r"], reference: References) -> list[Pair]:
     return pairs
 
 
+_HEAD = ["component", "reference", "cosine", "angle", "nearest", "nearest_cosine"]
+
+
 def compare_rank(folder: RunFolder, rank: int, reference: References) -> list[Pair]:
     """The pairs of one rank, which are kept in its folder as references.csv."""
     factors = folder.factors(rank)
     pairs = compared(factors["H" if reference.side == "columns" else "W"], reference)
-    head = ["component", "reference", "cosine", "angle", "nearest", "nearest_cosine"]
     rows = (
         [
             f"component {p.component}",
@@ -113,6 +201,23 @@ def compare_rank(folder: RunFolder, rank: int, reference: References) -> list[Pa
         for p in pairs
     )
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    csv.writer(text, lineterminator="\n").writerows([_HEAD, *rows])
     write(folder.rank(rank) / "references.csv", text.getvalue())
     return pairs
+
+
+def kept_pairs(folder: RunFolder, rank: int) -> list[Pair] | None:
+    """The pairs of one rank as they were kept; None if nothing was compared."""
+    path = folder.rank(rank) / "references.csv"
+    if not path.is_file():
+        return None
+    try:
+        head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        if head != _HEAD or len(rows) != rank:
+            raise ValueError
+        return [
+            Pair(c + 1, name or None, float(cosine) if cosine else None, nearest, float(least))
+            for c, (_, name, cosine, _, nearest, least) in enumerate(rows)
+        ]
+    except ValueError as error:
+        raise damaged(path, f"is not the table of {rank} components and references") from error

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from factormer.app.runs.folder import RankResult, RunFolder, dump
+from factormer.app.runs.folder import RankResult, RunFolder, dump, write_factor
 from factormer.app.runs.stored import built, load_object
 from factormer.data.files import write
 
@@ -60,6 +60,18 @@ def names_of(folder: RunFolder, results: Sequence[RankResult]) -> Names:
     """The names that were given to components."""
     path = folder.path / "names.csv"
     return read_names(path, results) if path.is_file() else {}
+
+
+def name_factors(folder: RunFolder) -> None:
+    """Write W.csv and H.csv again, with the names of components, if names are kept."""
+    if not (folder.path / "names.csv").is_file():
+        return
+    names, axes = names_of(folder, results := folder.results()), folder.axes()
+    for result in results:
+        factors = folder.factors(result.rank)
+        for name, axis in zip("WH", axes, strict=True):
+            path = folder.rank(result.rank) / f"{name}.csv"
+            write_factor(path, factors[name], axis, names.get(result.rank))
 
 
 def read_names(path: Path, results: Sequence[RankResult]) -> Names:

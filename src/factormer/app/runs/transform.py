@@ -100,11 +100,14 @@ def _order(new: Axis, fitted: Axis) -> Any:
     if new.labels is None or fitted.labels is None or new.labels == fitted.labels:
         return slice(None)
     repeated = [label for label, count in Counter(new.labels).items() if count > 1]
-    missing = set(fitted.labels) - set(new.labels)
+    known = set(new.labels)
+    missing = [label for label in fitted.labels if label not in known]
     if repeated or missing:
-        what = f"has {repeated[0]!r} twice" if repeated else f"lacks {min(missing)!r}"
+        wrong = repeated or missing
+        what = f"has {wrong[0]!r} twice" if repeated else f"lacks {wrong[0]!r}"
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise ValueError(
-            f"the new data {what} among its {new.nouns}; it must have each of the run's "
+            f"the new data {what} among its {new.nouns}{more}; it must have each of the run's "
             f"{fitted.size} {fitted.nouns} once, in any order"
         )
     places = {label: place for place, label in enumerate(new.labels)}

@@ -49,7 +49,7 @@ function drawCards() {
     ...result.components.map((component, c) =>
       el(
         "button",
-        { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, onclick: () => pickComponent(c, true) },
+        { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, title: result.references ? result.references[c] : null, onclick: () => pickComponent(c, true) },
         ...partsShown().map((part) => glance(component, part, c)),
         el("span", { class: "caption" }, el("b", { title: componentName(c) }, shortName(c)), el("span", {}, percent(result.shares[c]), steadyMark(result, c))),
         el("span", { class: "share" }, el("i", { style: `width:${((100 * result.shares[c]) / most).toFixed(1)}%` })),
@@ -144,7 +144,7 @@ function drawPicked() {
     el(
       "div",
       { class: "step" },
-      el("span", {}, el("h3", {}, componentName(c)), el("p", { class: "lead" }, `${c + 1} of ${result.rank}; ${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`)),
+      el("span", {}, el("h3", {}, componentName(c)), el("p", { class: "lead" }, `${c + 1} of ${result.rank}; ${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`), result.references ? el("p", { class: "lead reference" }, `Reference: ${result.references[c]}`) : null),
       el(
         "div",
         {},
