@@ -198,7 +198,7 @@ def can_step(problem: Problem) -> bool:
 
 
 def _is_large(problem: Problem) -> bool:
-    (m, n), r = problem.V.shape, problem.rank
+    (*_, m, n), r = problem.V.shape, problem.rank
     return r >= _HIGH and m * n * r * r > _MANY and max(m, n) * r * r < _ROOM
 
 

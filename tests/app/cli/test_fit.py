@@ -75,6 +75,7 @@ JSON_KEYS = {
     "held_out_rounding",
     "divergence",
     "explained_divergence",
+    "mean_weight",
 }
 
 

@@ -118,7 +118,7 @@ def test_runs_on_other_data_or_with_other_options_are_refused(V, tmp_path, capsy
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for name, more, words in (
         ("other.npy", LIMIT, "holds a run on other data"),
-        ("V.npy", [*LIMIT, "--seed", "3"], "holds a run with random_state 0, not 3"),
+        ("V.npy", [*LIMIT, "--seed", "3"], "holds a run with --seed 0, not 3"),
         ("V.npy", [], "holds a run in blocks, of data beyond memory; choose another --out"),
     ):
         code, said = fit(name, *more)
@@ -223,7 +223,7 @@ def test_another_loss_is_fitted(V, tmp_path, capsys):
         (["--loss", "select"], "--loss select is for data in memory"),
         (["--accelerator", "junk"], "junk"),
         (["--loss", "itakura-saito"], "β between 1 and 2"),
-        (["--memory-limit", "much"], "memory_limit is 'much'"),
+        (["--memory-limit", "much"], "--memory-limit is 'much'"),
         (["--memory-limit", "200kB"], "raise it, or choose a lower rank"),
     ],
 )
