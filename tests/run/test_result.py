@@ -1,5 +1,6 @@
 """A result says in words why the run ended."""
 
+import re
 from html import escape
 from html.parser import HTMLParser
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 import factormer
-from factormer.penalties import L1
+from factormer.penalties import L1, L2
 from factormer.run.result import Status
 
 
@@ -42,6 +43,17 @@ def test_a_result_tells_what_was_minimised(options, measure):
     np.testing.assert_array_equal(
         result.trace.measured, result.trace.rmse if measure == "RMSE" else result.trace.loss
     )
+
+
+@pytest.mark.parametrize("options", [{}, {"mask": np.arange(108).reshape(12, 9) % 7 > 0}])
+def test_the_squared_error_is_told_beside_an_objective_with_penalties(options):
+    V, result = factorized(regularize_W=L1(0.1), regularize_H=L2(3.0), **options)
+    left = (result.W @ result.H.T - (V + 1))[options.get("mask", np.ones_like(V, bool))]
+    for shown in (repr(result), result._repr_html_()):
+        found = re.search(r", objective [^,]+, RMSE ([^,]+), 20 iterations", shown)
+        assert found is not None
+        assert float(found[1]) == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-3)
+    assert "RMSE" not in repr(factorized(loss="kl", regularize_W=L1(0.1))[1])
 
 
 def test_a_sweep_from_disk_tells_what_was_minimised(tmp_path):

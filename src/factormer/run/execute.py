@@ -86,7 +86,16 @@ def _one(
         begun = time.perf_counter()
     assert best is not None
     result = _tidy(_settled(plan, best, until), request)
-    return replace(result, plan=asked.explanation)
+    misfit = _misfit(asked.request.problem, result)
+    return replace(result, plan=asked.explanation, misfit=misfit)
+
+
+def _misfit(problem: Problem, result: Result) -> Float[Tensor, ""] | None:
+    """The RMSE where penalties make the error another; not of what is beyond memory."""
+    is_known = problem.measure == "RMSE" or not problem.loss.is_quadratic
+    if is_known or isinstance(problem.V, Blocks) or result.factors.W.dim() > 2:
+        return None
+    return plain_rmse(problem.V, result.factors)
 
 
 def _thinned(plan: Plan) -> Plan:

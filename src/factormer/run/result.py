@@ -43,6 +43,7 @@ class Result:
     error: Float[Tensor, "*b"]
     as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
     plan: Any = field(default=None, repr=False)  # in words: what was chosen, and why
+    misfit: Float[Tensor, ""] | None = field(default=None, repr=False)  # RMSE, where penalties are
 
     def __repr__(self) -> str:
         *batch, m, r = self.factors.W.shape
@@ -50,6 +51,8 @@ class Result:
         measure = self.trace.measure
         value = self.rmse if measure == "RMSE" else self.loss
         error = f"{measure} {'up to ' if batch else ''}{np.max(value):.4g}"
+        if self.misfit is not None:
+            error += f", RMSE {self.misfit.item():.4g}"
         many = f"{'×'.join(map(str, batch))} of " if batch else ""
         seconds = self.trace.seconds[-1] if len(self.trace) else 0.0
         return (
@@ -91,7 +94,7 @@ class Result:
 
     @property
     def rmse(self) -> float | np.ndarray:
-        """Root mean square error of the factors returned."""
+        """Root mean square error of the factors returned; with penalties √(2·loss / entries)."""
         return self.error.item() if self.error.dim() == 0 else self.error.cpu().numpy()
 
     @property

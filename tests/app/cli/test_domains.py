@@ -80,16 +80,46 @@ def test_shares_come_with_advice(tmp_path, capsys):
     assert main([*asked, "--max-iter", "2", "--out", str(tmp_path / "a")]) == 0
     told = capsys.readouterr().out
     assert "rank 3: --max-iter 2 came before --tol 0.0001" in told
-    assert "--regularize-h volume takes the tightest (here: volume:" in told
+    assert "add --regularize-h volume to get those that enclose the data most tightly" in told
     assert main([*asked, "--regularize-h", "volume", "--out", str(tmp_path / "b")]) == 0
     told = capsys.readouterr().out
-    assert "volume as of rank 3 without it: simplex, volume:" in told
-    assert "converged" in told
-    assert "takes the tightest" not in told
     options = json.loads((tmp_path / "b" / "run.json").read_text())["options"]
+    assert (
+        "--regularize-h volume: its weight and δ come from a fit of rank 3 without it; "
+        f"the same as --regularize-h {options['regularize_h'][0]}\n"
+    ) in told
+    assert "converged" in told
+    assert "most tightly" not in told
     weight = float(options["regularize_h"][0].split(":")[1])
     plain = factormer.factorize(np.load(tmp_path / "data.npy"), 3, regularize_W=Simplex())
     assert weight == pytest.approx(plain.rmse**2 * 360 / 2, rel=0.1)
+
+
+def test_shares_of_wavelengths_are_told_before_the_fit(tmp_path, capsys):
+    """Of pixels they are meant: a cube has its bands on one side, and its pixels on the other."""
+    random = np.random.default_rng(1)
+    V = random.uniform(0.1, 1, (9, 2)) @ random.dirichlet([0.5] * 2, 12).T
+    np.savez(tmp_path / "cube.npz", V=V, wavelengths=np.linspace(400, 2400, 9))
+    asked = ["fit", str(tmp_path / "cube.npz"), "--rank", "2", "--max-iter", "5", "--fresh"]
+    asked += ["--out", str(tmp_path / "run")]
+    pixels = [*asked, "--columns-are", "3x4", "--regularize-w", "simplex"]
+    line = (
+        "rows are wavelengths: with --regularize-w simplex the shares of each wavelength sum to "
+        "one; for shares of pixels add --transpose or use --regularize-h simplex"
+    )
+    assert main(pixels) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told.index(line) < next(i for i, text in enumerate(told) if "RMSE" in text)
+    assert main([*pixels, "--json"]) == 0
+    told = capsys.readouterr()
+    assert line in told.err
+    json.loads(told.out)
+    turned = [*asked, "--transpose", "--rows-are", "3x4", "--regularize-w", "simplex"]
+    for right in (turned, [*pixels[:-2], "--regularize-h", "simplex"]):
+        assert main(right) == 0
+        assert "sum to one" not in capsys.readouterr().out
+    assert main([*turned[:-2], "--regularize-h", "simplex"]) == 0
+    assert "columns are wavelengths: with --regularize-h simplex" in capsys.readouterr().out
 
 
 def test_ratings_are_hidden_only_where_they_are_known(tmp_path, capsys):

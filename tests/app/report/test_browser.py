@@ -335,9 +335,24 @@ def test_spectra_have_axes_and_maps_have_scales(driver, pages):
     assert texts(driver, "#cards-scale span") == ["0", "over the pixels", "its peak"]
     for place in ("#picked", "#alike-matrix", "#errors", "#maps figure:nth-child(3)"):
         assert len(texts(driver, f"{place} .scale span")) == 3
+    note = texts(driver, "#components-note")[0]
+    peaks = "over the bands are relative to their peak; those over the pixels carry the unit of V"
+    assert peaks in note
     rank = js(driver, "current().rank")
     for side in ("#alike-top", "#alike-left"):
         assert texts(driver, f"{side} span") == [str(c + 1) for c in range(rank)]
+
+
+def test_shares_are_drawn_as_they_are(driver, tmp_path):
+    fit(cases.cube(), [3], FitOptions(max_iter=8, regularize_w=("simplex",)), tmp_path)
+    show(driver, write_report(RunFolder(tmp_path)))
+    note = texts(driver, "#components-note")[0]
+    assert "over the bands carry the unit of V; those over the pixels are shares, which" in note
+    assert "sum to 1 for each pixel." in note
+    most = float(texts(driver, "#picked .scale span")[-1])
+    share = RunFolder(tmp_path).factors(3)["W"][:, 0].max()
+    assert most == pytest.approx(share, rel=0.01)
+    assert "peak" not in " ".join(texts(driver, "#picked span"))
 
 
 def test_every_line_of_the_convergence_is_inside_the_panel(driver, pages):

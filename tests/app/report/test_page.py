@@ -37,6 +37,29 @@ def test_page_holds_all_that_it_shows(tmp_path, kind):
     assert "<!-- " not in text
 
 
+@pytest.mark.parametrize(
+    ("options", "sums"),
+    [
+        ({}, {}),
+        ({"regularize_w": ("simplex",)}, {"W": {"total": 1.0, "by": "rows"}}),
+        ({"regularize_h": ("l2:0.1", "simplex:5:columns")}, {"H": {"total": 5.0, "by": "columns"}}),
+    ],
+)
+def test_shares_are_shown_as_they_are_and_all_else_by_its_peak(tmp_path, options, sums):
+    fit(cases.cube(), [3], replace(OPTIONS, **options), tmp_path)
+    shown = payload(RunFolder(tmp_path))
+    assert shown["sums"] == sums
+    stored = RunFolder(tmp_path).factors(3)
+    for c, component in enumerate(shown["results"][0]["components"]):
+        peaks = {name: stored[name][:, c].max() for name in "WH"}
+        wanted = peaks if sums else {"W": peaks["W"] * peaks["H"], "H": 1.0}
+        for name, peak in wanted.items():
+            assert component[name]["high"] == pytest.approx(peak, rel=1e-5)
+    for name, own in sums.items():
+        axis = 1 if own["by"] == "rows" else 0
+        np.testing.assert_allclose(stored[name].sum(axis=axis), own["total"], rtol=1e-4)
+
+
 def test_names_in_the_data_are_never_markup(tmp_path):
     evil = "</script><script>alert(1)</script><!-- script -->"
     data = replace(cases.topics(name=evil), name=evil)

@@ -7,7 +7,8 @@ import torch
 
 import factormer
 from factormer.select.ranks import view
-from factormer.select.ranks.criteria import HIDING
+from factormer.select.ranks.criteria import HIDING, Criterion
+from factormer.select.ranks.reason import reason_of
 
 RANKS = range(1, 9)
 
@@ -35,6 +36,22 @@ def test_a_planted_rank_is_found(easy):
     assert easy.probabilities[4] == max(easy.probabilities.values())
     assert easy.reason.startswith("4 components")
     assert "4" in repr(easy)
+
+
+@pytest.mark.parametrize(
+    ("left", "text"),
+    [(0.2, "80 %"), (0.006, "99.4 %"), (0.0022, "99.8 %"), (0.0003, "over 99.9 %"), (0, "over")],
+)
+def test_what_is_explained_is_never_rounded_up_to_all(left, text):
+    curves = {
+        "error": np.array([1.0, left**0.5]),
+        "over_noise": np.ones(2),
+        "stability": np.ones(2),
+    }
+    rules = {"a rule": Criterion(np.zeros(2), 2, "a rule")}
+    reason = reason_of(2, True, {1: 0.0, 2: 1.0}, rules, curves, [])
+    assert f" and {text}" in reason
+    assert "100 %" not in reason
 
 
 def test_the_table_has_a_row_for_each_rank(easy):

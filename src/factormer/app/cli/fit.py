@@ -204,15 +204,16 @@ def fit(
     if rank == "select":
         choice = choose_rank(data, options, **beside)
         ranks = [choice.rank]
+    warn = cache(lambda: told.print_shares(data, options, as_json=as_json))
     options, asked = with_weights(data, options, max(ranks), **beside), options
-    if options != asked and not as_json:
-        terms = [*options.regularize_w, *options.regularize_h]
-        print(f"volume as of rank {max(ranks)} without it: {', '.join(terms)}")
+    if not as_json:
+        told.print_volume(asked, options, max(ranks))
     squares = as_loss(options.loss).is_quadratic
     bar = Bar(ranks, max_iter, time_limit, n_init, squares=squares, shown=progress)
 
     def begin(rank: int) -> None:
         tell()
+        warn()
         bar.begin(rank)
 
     with bar, ended_as_interrupted(), told.compiling() as compiled:
@@ -257,7 +258,7 @@ def fit(
         told.print_results(results, options.loss, sum(compiled, 0.0))
         told.print_trust(results, options, folder, chosen=choice is not None)
         told.print_pairs(pairs, known)
-        told.print_advice(results, options, folder)
+        told.print_advice(results, options)
         if sounds:
             print(f"sounds of components: {', '.join(map(str, sounds))}")
         print(f"report: {folder.report}")

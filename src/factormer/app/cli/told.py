@@ -4,11 +4,48 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+_SPECTRAL = ("band", "energy", "frequency", "wavelength", "wavenumber")
+
+
+def print_shares(data: Any, options: Any, *, as_json: bool) -> None:
+    """Warn where shares are of the points of a spectrum, and not of pixels or samples."""
+    for own, other, asked, what, side, instead in (
+        (data.rows, data.columns, options.regularize_w, "rows", "w", "h"),
+        (data.columns, data.rows, options.regularize_h, "columns", "h", "w"),
+    ):
+        is_spectrum = own.noun in _SPECTRAL and other.noun not in _SPECTRAL
+        if is_spectrum and other.kind != "line" and _has_shares(asked):
+            others = "pixels" if other.kind == "image" else other.nouns
+            print(
+                f"{what} are {own.nouns}: with --regularize-{side} simplex the shares of each "
+                f"{own.noun} sum to one; for shares of {others} add --transpose or use "
+                f"--regularize-{instead} simplex",
+                file=sys.stderr if as_json else sys.stdout,
+            )
+
+
+def _has_shares(asked: Any) -> bool:
+    """Whether rows of a factor have a sum."""
+    return any(re.fullmatch("simplex(:[^:]*(:rows)?)?", term.lower()) for term in asked)
+
+
+def print_volume(asked: Any, options: Any, rank: int) -> None:
+    """Say the numbers that a volume asked for without any was given, if one was."""
+    for side in "wh":
+        pair = (getattr(which, f"regularize_{side}") for which in (asked, options))
+        for before, after in zip(*pair, strict=True):
+            if before != after:
+                print(
+                    f"--regularize-{side} volume: its weight and δ come from a fit of rank {rank} "
+                    f"without it; the same as --regularize-{side} {after}"
+                )
 
 
 @contextmanager
@@ -37,9 +74,9 @@ def print_results(results: list[Any], loss: str | float, compiled: float = 0.0) 
     for r in results:
         if is_quadratic:
             bound = "–" if r.svd_rmse is None else f"{r.svd_rmse:.5g}"
-            errors = f"{r.rmse:10.5g}  {r.explained:8.2%}  {bound:>10}"
+            errors = f"{r.rmse:10.5g}  {_short_of_all(r.explained):8.2%}  {bound:>10}"
         else:
-            numbers = (r.divergence, ".5g"), (r.explained_divergence, ".2%")
+            numbers = (r.divergence, ".5g"), (_short_of_all(r.explained_divergence), ".2%")
             mean, share = ("–" if x is None else f"{x:{how}}" for x, how in numbers)
             errors = f"{mean:>10}  {share:>9}"
         print(
@@ -51,6 +88,11 @@ def print_results(results: list[Any], loss: str | float, compiled: float = 0.0) 
             f"  the first fit waited for compiling ({compiled:.0f} s, which its seconds may "
             "include); later ones do not, as what was compiled is kept"
         )
+
+
+def _short_of_all(share: Any) -> Any:
+    """A share that two digits of a percentage do not round up to all."""
+    return share if share is None or share == 1 else min(share, 0.9999)
 
 
 def print_trust(results: list[Any], options: Any, folder: Any, *, chosen: bool) -> None:
@@ -122,24 +164,19 @@ def write_sounds(file: Path, results: list[Any], folder: Any, *, transposed: boo
     return places
 
 
-def print_advice(results: list[Any], options: Any, folder: Any) -> None:
+def print_advice(results: list[Any], options: Any) -> None:
     """Say what to do where a fit ended early, or where many fit equally well."""
-    from factormer.app.runs.volume import volume
-
     late = [result.rank for result in results if result.status == "MAX_ITER"]
     if late:
         print(
             f"  rank {', '.join(map(str, late))}: --max-iter {options.max_iter} came before "
             f"--tol {options.tol:g}; allow more iterations if the last digits matter"
         )
-    sides = (("h", options.regularize_w, options.regularize_h, "WH"),)
-    sides += (("w", options.regularize_h, options.regularize_w, "HW"),)
-    for side, asked, other, names in sides:
-        is_shared = any(re.fullmatch("simplex(:[^:]*(:rows)?)?", term.lower()) for term in asked)
-        if is_shared and not any(term.lower().startswith("volume") for term in other):
-            shared, X = (folder.factors(results[-1].rank)[name] for name in names)
-            text = volume(results[-1].rmse ** 2 * len(shared) * len(X) / 2, X)
+    sides = (("h", options.regularize_w, options.regularize_h),)
+    sides += (("w", options.regularize_h, options.regularize_w),)
+    for side, asked, other in sides:
+        if _has_shares(asked) and not any(term.lower().startswith("volume") for term in other):
             print(
-                "  many components fit equally well where shares have a sum; "
-                f"--regularize-{side} volume takes the tightest (here: {text})"
+                "  with simplex alone, different components fit these data equally well; add "
+                f"--regularize-{side} volume to get those that enclose the data most tightly"
             )

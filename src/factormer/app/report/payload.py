@@ -24,10 +24,12 @@ from factormer.app.report.views import (
 )
 from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
+from factormer.app.runs.constraints import parse_all
 from factormer.app.runs.references import kept_pairs
 from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
+from factormer.problem.penalties import Simplex
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
 _MAP_BYTES = 600_000  # for the maps of all ranks
@@ -83,6 +85,7 @@ def payload(folder: RunFolder) -> dict[str, Any]:
         "made_with": run["made_with"],
         "rows": reductions[0].described(),
         "columns": reductions[1].described(),
+        "sums": _sums(run["options"]),
         "swapped": _is_swapped(rows, columns) if how.swap is None else how.swap,
         "names": {
             str(rank): {str(c): name for c, name in of.items()} for rank, of in names.items()
@@ -98,14 +101,26 @@ def payload(folder: RunFolder) -> dict[str, Any]:
 
 
 def _factors(folder: RunFolder, result: RankResult) -> tuple[np.ndarray, np.ndarray]:
-    """W, in the unit of V, and H, at most 1, of the sizes that the run has."""
+    """W, in the unit of V, and H, at most 1, of the sizes that the run has; as stored if shares."""
     stored = folder.factors(result.rank)
     sizes, axes = tuple(len(stored[name]) for name in "WH"), folder.axes()
     if sizes != (wanted := tuple(axis.size for axis in axes)):
         raise damaged(
             folder.rank(result.rank) / "factors.npz", f"has factors of {sizes} rows, not {wanted}"
         )
-    return _scaled(stored["W"].astype(np.float64), stored["H"].astype(np.float64))
+    W, H = (stored[name].astype(np.float64) for name in "WH")
+    return (W, H) if _sums(folder.description()["options"]) else _scaled(W, H)
+
+
+def _sums(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The factors whose rows, or columns, have a sum, which their numbers show: W, H, or both."""
+    asked = {name: parse_all(options.get(f"regularize_{name.lower()}") or ()) for name in "WH"}
+    return {
+        name: asdict(term)
+        for name, terms in asked.items()
+        for term in terms or ()
+        if isinstance(term, Simplex)
+    }
 
 
 def _is_swapped(rows: Axis, columns: Axis) -> bool:

@@ -75,7 +75,7 @@ def _seen(rank: int, ranks: list[int], curves: dict[str, np.ndarray]) -> str:
     error = curves["error"][place]
     return (
         f"{text}; other starts find the components again with a similarity of {stability:.2f}, and "
-        f"{100 * (1 - error**2):.0f} % of V is explained."
+        f"{_explained(1 - float(error) ** 2)} of V is explained."
     )
 
 
@@ -85,6 +85,13 @@ def _count(rank: int) -> str:
 
 def _percent(p: float) -> str:
     return "over 99 %" if p > 0.995 else f"{100 * p:.0f} %"
+
+
+def _explained(share: float) -> str:
+    """Never rounded up to all of it."""
+    if share <= 0.99:
+        return f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %" if share < 0.9995 else "over 99.9 %"
 
 
 def _listed(names: list[str]) -> str:

@@ -6,8 +6,10 @@ const sideOf = (part) => ((part === "profile") === state.swapped ? "W" : "H");
 const axisOf = (part) => axes[sideOf(part)];
 // Photographs look right in grey; all else takes the colours of the page.
 const paletteOf = (side) => (side === "H" && axes.H.grid ? "grey" : "ramp");
-// Profiles are relative to their peak, uses in the unit of V: W is stored so, and H at most 1.
-const timesOf = (component, part) => (part === "profile" ? 1 / (component[sideOf("profile")].high || 1) : component[sideOf("profile")].high);
+// Shares, which have a sum, are shown as they are, with the other factor.
+const hasSums = Object.keys(run.sums).length > 0;
+// Else profiles are relative to their peak, uses in the unit of V: W is stored so, and H at most 1.
+const timesOf = (component, part) => (hasSums ? 1 : part === "profile" ? 1 / (component[sideOf("profile")].high || 1) : component[sideOf("profile")].high);
 const hasNames = (axis) => axis.sorted;
 // Catalogues of mutations have a chart of their own.
 const chartOf = (axis) => (axis.mutations ? mutationBars : profile);
@@ -60,7 +62,21 @@ function drawCards() {
   byId("cards-scale").replaceChildren(...pictures.map((part) => peakScale(plural(axisOf(part).noun), paletteOf(sideOf(part)))));
   byId("components-note").textContent =
     (result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`) +
+    unitsNote() +
     (result.stability ? ` Framed is the stability over ${result.runs_kept} runs: 1 where all find the same; below 0.5 it is marked.` : "");
+}
+
+// What the numbers of both sides mean.
+function unitsNote() {
+  const [profiles, uses] = ["profile", "use"].map((part) => `over the ${plural(axisOf(part).noun)}`);
+  if (!hasSums) return ` Numbers ${profiles} are relative to their peak; those ${uses} carry the unit of V.`;
+  const meaning = (side) => {
+    const own = run.sums[side];
+    if (own) return `are shares, which sum to ${number(own.total)} for each ${own.by === "rows" ? axes[side].noun : "component"}`;
+    const { total } = run.sums[side === "W" ? "H" : "W"];
+    return total === 1 ? "carry the unit of V" : `are in the unit of V, divided by ${number(total)}`;
+  };
+  return ` Numbers ${profiles} ${meaning(sideOf("profile"))}; those ${uses} ${meaning(sideOf("use"))}.`;
 }
 
 // Each picture has its own scale; the picked one shows its numbers.
@@ -96,7 +112,7 @@ function pickComponent(c, byHand = false) {
 // A component over one axis, large, with values under the pointer.
 function view(component, part, height) {
   const [side, axis, times] = [sideOf(part), axisOf(part), timesOf(component, part)];
-  const unit = part === "use" ? "" : " of its peak";
+  const unit = part === "use" || hasSums ? "" : " of its peak";
   const label = `${componentName(state.component)} over the ${plural(axis.noun)}`;
   if (axis.kind === "image") {
     const scale = linear(Math.min(0, component[side].low), component[side].high);
