@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _NAMES = (
     "index", "shape", "types", "status", "error", "entries", "plan", "plans",
     "W", "H", "steps", "rmse", "seconds",
 )  # fmt: skip
+_LATER = ("misfit",)  # that the first files do not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,9 @@ class Stored:
         error = torch.tensor(a["error"][place].astype(of_error), device=device)
         status, plan = Status[str(a["status"][place])], self._plans[int(a["plan"][place])]
         trace.measure = "RMSE" if plan is None else plan.measure
-        return Result(Factors(W, H), status, trace, error, self.jobs.as_given[problem], plan)
+        misfit = float(a["misfit"][place]) if "misfit" in a else math.nan
+        found = Result(Factors(W, H), status, trace, error, self.jobs.as_given[problem], plan)
+        return found if math.isnan(misfit) else replace(found, misfit=torch.tensor(misfit))
 
 
 def packed(results: Mapping[int, Result]) -> dict[str, np.ndarray]:
@@ -109,6 +113,7 @@ def packed(results: Mapping[int, Result]) -> dict[str, np.ndarray]:
         "steps": np.array([len(x.trace) for x in found], np.int64),
         "rmse": np.concatenate(traces),
         "seconds": np.concatenate([x.trace.seconds for x in found]),
+        "misfit": np.array([math.nan if x.misfit is None else float(x.misfit) for x in found]),
     }
 
 
@@ -124,7 +129,8 @@ def load(path: Path, jobs: Jobs, span: range, mark: str) -> Stored | None:
     check_place(path)
     try:
         with path.open("rb") as source, np.load(source, allow_pickle=False) as file:
-            arrays = {name: np.asarray(file[name]) for name in (*_NAMES, "seal")}
+            later = [name for name in _LATER if name in file.files]
+            arrays = {name: np.asarray(file[name]) for name in (*_NAMES, *later, "seal")}
         seal = arrays.pop("seal")
         if not np.array_equal(seal, _seal(arrays, mark)):
             raise ValueError("its checksum is wrong, or it is of another sweep")
