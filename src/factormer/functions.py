@@ -202,7 +202,7 @@ def factorize_many(
     progress: bool = False,
     time_limit: float | int | None = None,
     random_state: int | Sequence[int] | np.ndarray | None = 0,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     missing: str | None = None,
     folder: str | Path | None = None,
     memory_limit: float | str | None = None,
@@ -231,7 +231,10 @@ def factorize_many(
     random_state : int or list of int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
         A list has the seed of each job.
-    device, missing
+    device : str or list of str, optional
+        As in `factorize`. With several, or "gpus" for all that torch sees, jobs are shared out by
+        their work, and results stay where they were made.
+    missing
         As in `factorize`.
     folder : str or Path, optional
         Where to keep results as they end. The same call again continues there, also after a kill;

@@ -18,7 +18,7 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.data import Matrix
 from factormer.data.split import WIDE, Split
 from factormer.problem.problem import Problem
-from factormer.solvers.ao_admm import TraceAOADMM, spd_inverse, weight_of
+from factormer.solvers.ao_admm import TraceAOADMM, spd_inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +93,9 @@ class Fused:
         main = torch.cuda.current_stream(V.device)
         self.side.wait_stream(main)
         with torch.cuda.stream(self.side):
-            gram = X.mT @ X
-            rho = weight_of(gram, self.solver.share)
-            inverse = spd_inverse(gram + rho * torch.eye(len(gram), device=X.device)).contiguous()
+            gram = (X.mT @ X).contiguous()
+            rho, ridged = self.kernels.ridge(gram, self.solver.share)
+            inverse = spd_inverse(ridged).contiguous()
         products = V.of_halves(halves) if isinstance(V, Split) else ((V @ X).contiguous(),)
         main.wait_stream(self.side)
-        return products, gram.contiguous(), inverse, rho
+        return products, gram, inverse, rho

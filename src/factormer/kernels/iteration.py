@@ -1,4 +1,4 @@
-"""What an iteration of extrapolated ADMM does on a GPU besides its products with V: four kernels.
+"""What an iteration of extrapolated ADMM does on a GPU besides its products with V: five kernels.
 
 In torch it is some eighty launches, which take as long as a product with 20000×10000 numbers. Sizes
 are arguments like any other. Components are padded with zeros to R, a power of two.
@@ -22,7 +22,7 @@ from factormer.kernels.admm import jit
 
 ROWS = 64  # of a program
 _WARPS = 4
-_PRECISION = "ieee"  # of the products of ADMM steps
+_PRECISION = "tf32x3"  # of the products of ADMM steps: nearly float32, on tensor cores
 _TILE = 1024  # entries of a program that works entry by entry
 
 
@@ -65,6 +65,24 @@ def halve(X: Float[Tensor, "n r"], halves: Tensor) -> None:
     """Fill the halves of X; the twin is `data.split.Halves.of`."""
     size, wide = X.numel(), halves.shape[1] // 2
     _halve[(triton.cdiv(size, _TILE),)](X, halves, size, X.shape[1], SIZE=_TILE, WIDE=wide)
+
+
+@jit(do_not_specialize=["r"])
+def _ridge(G, share, rho_to, to, r, R: tl.constexpr):
+    k, cols = tl.arange(0, R), tl.arange(0, R)
+    at, inside = k[:, None] * r + cols[None, :], (k[:, None] < r) & (cols[None, :] < r)
+    rho = share * tl.sum(tl.load(G + k * (r + 1), mask=k < r, other=0.0), axis=0) / r
+    rho = tl.where(rho > 0, rho, 1.0)
+    tl.store(rho_to, rho)
+    more = tl.where(k[:, None] == cols[None, :], rho, 0.0)
+    tl.store(to + at, tl.load(G + at, mask=inside) + more, mask=inside)
+
+
+def ridge(G: Float[Tensor, "r r"], share: float) -> tuple[Float[Tensor, ""], Float[Tensor, "r r"]]:
+    """ρ and G + ρI; the twin is `solvers.ao_admm.weight_of`."""
+    r, rho, to = len(G), G.new_empty(()), torch.empty_like(G)
+    _ridge[(1,)](G, float(share), rho, to, r, R=triton.next_power_of_2(r))
+    return rho, to
 
 
 @jit(do_not_specialize=["n", "r", "n_inner"])

@@ -65,6 +65,11 @@ def passes(V: Blocks) -> Passes:
 def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:
     """The solver for another loss, its name and why; an error where there is none."""
     problem, beta = request.problem, request.problem.loss.kernel_beta
+    if V.device.type != "cpu":
+        raise ValueError(
+            f"loss is {problem.loss}, and V, larger than the memory of {str(V.device)!r}, travels "
+            "there in blocks, for which there is the squared error alone: leave device out"
+        )
     if beta is None or not 1 <= beta < 2 or (V.reader.is_sparse and beta != 1):
         raise ValueError(
             f"loss is {problem.loss}, and V, a {V.reader.kind}, is read in blocks, for which there "
