@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.accelerate.base import Restarted, Resumable
+from factormer.accelerate.fused import Fused
 from factormer.data import Dense, LowRank, Sparse, readings
 from factormer.data.split import Split
 from factormer.problem.problem import Problem
@@ -24,6 +25,7 @@ class Graph(NamedTuple):
     graph: torch.cuda.CUDAGraph
     state: Resumable
     passes: int
+    held: Any = None  # memory that it reads and writes
 
     def replay(self) -> Resumable:
         """The state after one more iteration; the next replay overwrites it."""
@@ -41,7 +43,7 @@ class Captured(Restarted):
     It cannot check whether an error from products has enough digits. Where one may not, or had not,
     a second graph is captured and replayed, which also reads the entries of V. The first makes its
     products on tensor cores where V is large (`data.split`): that is precise enough as long as
-    errors from products are.
+    errors from products are. For one matrix in float32 it has few kernels (`accelerate.fused`).
     """
 
     _graphs: WeakKeyDictionary[Problem, dict[bool, Graph]] = field(
@@ -90,17 +92,26 @@ class Captured(Restarted):
         return map_tensors(torch.clone, graph.state), errors
 
     def _capture(self, problem: Problem, state: Resumable) -> Graph:
-        own = map_tensors(torch.clone, state)
+        own = map_tensors(lambda t: t.clone(memory_format=torch.contiguous_format), state)
+        fused = Fused.of(self.solver, self.accelerator, problem, own)
+
+        def iterate() -> Any:
+            return self._in_place(problem, own) if fused is None else fused()
+
         side = torch.cuda.Stream(problem.V.device)
         side.wait_stream(torch.cuda.current_stream(problem.V.device))
         with torch.cuda.stream(side):
-            self.step(problem, own)  # once uncaptured, to initialise libraries
+            held = iterate()  # once uncaptured, to initialise libraries
         torch.cuda.current_stream(problem.V.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         capture = torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local")
         with readings.counted() as count, capture:
-            _copy(_unshared(self.step(problem, own), own), own)
-        return Graph(graph, own, count.passes)
+            held = iterate()
+        return Graph(graph, own, count.passes, (fused, held))
+
+    def _in_place(self, problem: Problem, own: Resumable) -> None:
+        """An iteration that overwrites the state."""
+        _copy(_unshared(self.step(problem, own), own), own)
 
 
 def _before(state: Resumable, errors: Float[Tensor, "n *b"]) -> Float[Tensor, "n *b"]:
