@@ -131,7 +131,7 @@ class Jobs:
             m, n = (m, n) if isinstance(V, list) else (m.repeat(V.shape[0]), n.repeat(V.shape[0]))
         return m[self.problem], n[self.problem], self.rank
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Whether all have one shape and one rank, as a stack may."""
         V = self.sources
