@@ -86,7 +86,8 @@ def test_config_of_an_any_rank_network_trains_for_two_steps(path, tmp_path):
     config = AnyRankTraining.load(path)
     assert config.name == path.stem
     k, model = config.truncate, replace(config.model, width=4)
-    small = replace(config, n_buckets=2, lanes=1, per_kind=1, max_rank=3, max_size=14, model=model)
+    small = replace(config, n_buckets=2, lanes=1, per_kind=1, max_size=14, model=model)
+    small = replace(small, min_rank=2, max_rank=3)
     small = replace(small, n_reference=2 * k, n_steps=2, batch=4, n_iter=k, horizon=2)
     run = train_any_rank(small, tmp_path, evaluation={"shapes": ((8, 7, 2),), "per_kind": 1})
     assert (run.step, run.finished) == (2, True)
