@@ -100,10 +100,15 @@ class Jobs:
             m, n = (m, n) if isinstance(V, list) else (m.repeat(V.shape[0]), n.repeat(V.shape[0]))
         return m[self.problem], n[self.problem], self.rank
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Whether all have one shape and one rank, as a stack may."""
-        return isinstance(self.sources, Dense) and bool((self.rank == self.rank[0]).all())
+        V = self.sources
+        return (
+            not isinstance(V, list)
+            and (isinstance(V, Dense) or all(bool((k == k[0]).all()) for k in (V.m, V.n)))
+            and bool((self.rank == self.rank[0]).all())
+        )
 
     @cached_property
     def device(self) -> torch.device:
@@ -153,6 +158,10 @@ class Jobs:
         if isinstance(V, Loose):
             if V.pointers is not None and not is_transposed:
                 return [], V.pointers[problem]  # the caller holds them
+            if isinstance(V.tensors, Ragged) and self.is_uniform:
+                chosen, places = np.unique(problem, return_inverse=True)
+                stack = stored(V.tensors.stacked(chosen))
+                return [stack], stack.data_ptr() + places * (4 * stack[0].numel())
             held = {k: stored(V.tensors[k]) for k in np.unique(problem).tolist()}
             return list(held.values()), np.array([held[k].data_ptr() for k in problem.tolist()])
         if not isinstance(V, list):
@@ -283,7 +292,9 @@ def _sources(
     *,
     may_wait: bool,
 ) -> list[Matrix] | Loose | Dense:
-    """The matrices; a list of tensors on a GPU is checked later."""
+    """The matrices; tensors on a GPU are checked later."""
+    if missing is None and device is None and Ragged.is_stack(problems):
+        problems = Ragged.of_stack(problems)
     if isinstance(problems, list | tuple | Ragged):
         if not len(problems):
             raise ValueError("problems is empty; pass one matrix at least")

@@ -21,6 +21,6 @@ def _data(config: AnyRankTraining) -> str:
     kinds = len(config.data) or len(KINDS)
     count = config.n_buckets * config.per_kind * kinds
     if not config.data:
-        return f"{count} synthetic matrices of {kinds} kinds, ranks 2–{config.max_rank}"
+        return f"{count} synthetic matrices of {kinds} kinds, ranks {config.min_rank}–{config.max_rank}"
     names = ", ".join(Path(file).name for file in config.data)
-    return f"{count} parts of {names}, ranks 2–{config.max_rank}; figures on rows held out"
+    return f"{count} parts of {names}, ranks {config.min_rank}–{config.max_rank}; figures on rows held out"
