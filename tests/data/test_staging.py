@@ -1,4 +1,4 @@
-"""Blocks that travel to a device, of which the CPU is one: answers are those of blocks that stay."""
+"""Blocks that travel to a device, of which the CPU is one: answers as those of blocks that stay."""
 
 from __future__ import annotations
 
