@@ -11,18 +11,16 @@ import torch
 from factormer import NMF, factorize
 from factormer import penalties as P
 from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.cuda_graph import Captured, map_tensors, tensors
-from factormer.accelerate.fused import Fused
+from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.moves import Moves, Track, products, proposal
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from factormer.data.split import Halves, Split
+from factormer.data.split import Split
 from factormer.nn.anyrank import Pooled, Progress
 from factormer.problem.problem import Problem
 from factormer.run.registry import SOLVERS as KINDS
 from factormer.run.registry import STARTS, solver_kind
 from factormer.solvers.ao_admm import admm_nnls
-from factormer.solvers.hals import hals_nnls, sweep
 from factormer.solvers.loop import loop
 from tests.networks import random_any_rank
 
@@ -250,74 +248,3 @@ def test_large_products_are_split_without_harm(monkeypatch):
     exact = factorize(W @ H.mT, 20, **options)
     monkeypatch.undo()
     assert factorize(W @ H.mT, 20, **options).rmse <= 1.5 * exact.rmse + 1e-6
-
-
-def recorded(V: Any, rank: int, seed: int = 0) -> tuple[Any, Any, Any]:
-    """A problem whose errors from products have digits, "her-admm" for it, and its first state."""
-    problem = Problem(V, rank, resolved=True)
-    solver: Any = solver_kind("her-admm", problem).make(problem)
-    rng = torch.Generator().manual_seed(seed)
-    x0 = Factors(*(torch.rand(k, rank, generator=rng).cuda() for k in V.shape))
-    return problem, solver, solver.init(problem, x0)
-
-
-@pytest.mark.parametrize("rank", [1, 3, 16, 20, 50, 64])
-@pytest.mark.parametrize("is_split", [False, True])
-@torch.no_grad()
-def test_fused_iterations_are_their_twins(rank, is_split):
-    """Each from the same state, as long as the error falls by more than rounding."""
-    entries = data(700, 400, rank).float().cuda()
-    V = Split(entries, halves=Halves.of(entries)) if is_split else Dense(entries)
-    problem, solver, state = recorded(V, rank)
-    for _ in range(8):
-        own = map_tensors(lambda t: t.clone(memory_format=torch.contiguous_format), state)
-        fused = Fused.of(solver.solver, solver.accelerator, problem, own)
-        assert fused is not None
-        held, before = fused(), state.error
-        state = solver.step(problem, state)
-        torch.cuda.synchronize()
-        del held
-        if not bool((state.error - before).abs() > 1e-3 * before):
-            break
-        for ours, theirs in zip(tensors(own), tensors(state), strict=True):
-            torch.testing.assert_close(ours.double(), theirs.double(), rtol=1e-3, atol=1e-3)
-
-
-@torch.no_grad()
-def test_fused_iterations_keep_the_point_when_the_error_rises():
-    problem, solver, state = recorded(Dense(data(700, 400, 5).float().cuda()), 5)
-    state = solver.step(problem, solver.step(problem, state))
-    state = state._replace(error=torch.zeros_like(state.error), plain=torch.zeros_like(state.plain))
-    own = map_tensors(torch.clone, state)
-    fused = Fused.of(solver.solver, solver.accelerator, problem, own)
-    assert fused is not None
-    held, expected = fused(), solver.step(problem, state)
-    torch.cuda.synchronize()
-    del held
-    assert bool(own.plain)
-    for ours, theirs in zip(tensors(own), tensors(expected), strict=True):
-        torch.testing.assert_close(ours.double(), theirs.double(), rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rank", [1, 3, 16, 50, 128])
-@torch.no_grad()
-def test_fused_sweeps_are_their_twin(rank, dtype):
-    W, V = (torch.rand(300, k).to("cuda", dtype) for k in (rank, 200))
-    W[:, rank // 2] *= 0 if rank > 1 else 1
-    H = torch.rand(200, rank).to(W) - 0.2
-    normal, twin = Dense(V).normal(W), H.clamp(min=0)
-    for _ in range(4):
-        twin = sweep(normal, twin)
-    found = hals_nnls(normal, H, n_sweeps=torch.tensor(4))
-    rel = 1e-3 if dtype == torch.float32 else 1e-9
-    torch.testing.assert_close(found, twin, rtol=rel, atol=rel)
-
-
-def test_fused_iterations_are_not_for_stacks_or_float64():
-    for V in (data().cuda(), torch.stack([data().float()] * 2).cuda()):
-        problem = Problem(Dense(V), 5, resolved=True)
-        solver: Any = solver_kind("her-admm", problem).make(problem)
-        x0 = Factors(*(torch.rand(*V.shape[:-2], k, 5).to(V) for k in V.shape[-2:]))
-        state = solver.init(problem, x0)
-        assert Fused.of(solver.solver, solver.accelerator, problem, state) is None

@@ -114,8 +114,9 @@ def _brought_to(device: torch.device, V: Any, source: Source | None, memory_limi
     """V itself if a fit of it keeps within the memory of a GPU, and blocks that travel if not."""
     inside = array_source(V) if source is None else source
     if inside is None or _THERE * inside.nbytes <= bytes_on(device, memory_limit):
-        in_memory = source is None or isinstance(V, np.memmap)
-        return V if in_memory else source.read(0, source.shape[0])
+        if source is None or isinstance(V, np.memmap):
+            return V
+        return source.read(0, source.shape[0])
     if inside.is_sparse:
         raise ValueError(
             f"device is {str(device)!r}, and V, a {inside.kind}, is larger than its memory or "
