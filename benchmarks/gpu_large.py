@@ -60,7 +60,7 @@ def _shown(value: Any) -> str:
 
 
 def noisy(m: int, n: int, r: int, noise: float = 0.1, seed: int = 0) -> torch.Tensor:
-    """A product of uniform factors, each entry with up to so much noise, made on the GPU."""
+    """A product of uniform factors, each entry with so much normal noise, made on the GPU."""
     rng = torch.Generator("cuda").manual_seed(seed)
     W, H = (torch.rand(k, r, device="cuda", generator=rng) for k in (m, n))
     V = torch.empty(m, n, device="cuda")

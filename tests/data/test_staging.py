@@ -125,7 +125,7 @@ def test_a_gpu_that_is_too_small_gets_blocks(dtype, tmp_path):
     here = factorize(V, 4)
     np.save(tmp_path / "V.npy", V)
     for given in (V, torch.from_numpy(V), np.load(tmp_path / "V.npy", mmap_mode="r")):
-        there = factorize(given, 4, device="cuda", memory_limit="4MB")
+        there = factorize(given, 4, device="cuda", memory_limit="8MB")
         assert "beyond memory" in str(there.plan)
         assert float(there.rmse) == pytest.approx(float(here.rmse), rel=1e-3)
     fine = factorize(V, 4, device="cuda")
@@ -135,7 +135,7 @@ def test_a_gpu_that_is_too_small_gets_blocks(dtype, tmp_path):
 @pytest.mark.gpu
 def test_an_estimator_streams_to_a_gpu():
     V = entries(3000, 700, np.float32)
-    model = NMF(4, device="cuda", memory_limit="4MB", random_state=0)
+    model = NMF(4, device="cuda", memory_limit="8MB", random_state=0)
     W = model.fit_transform(V)
     assert W.shape == (3000, 4)
     np.testing.assert_allclose(model.transform(V), W, rtol=1e-2, atol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -103,7 +104,7 @@ class Captured(Restarted):
 
     def _stand_in(self, problem: Problem, V: LowRank) -> Problem:
         """A problem of that size, which is recorded once for all such, with the numbers of V."""
-        width = max(2 * problem.rank, V.U.shape[1])
+        width = math.ceil(max(V.U.shape[1] / problem.rank, 2)) * problem.rank
         key = (V.shape, width, problem.rank, V.dtype, V.device)
         if key not in self._stands:
             self._stands[key] = StandIn.of(problem, V, width)

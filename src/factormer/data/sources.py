@@ -77,7 +77,9 @@ def array_source(V: Any) -> Source | None:
         V = V.detach().numpy() if plain else None
     if type(V) is not np.ndarray or V.ndim != 2 or not V.size or V.dtype.kind not in "biuf":
         return None
-    return _sliced(V, "array")
+    found = _sliced(V, "array")
+    as_it_is = V.dtype.kind == "f" and V.flags.c_contiguous and V.flags.writeable
+    return replace(found, take=lambda a, b, room: V[a:b]) if as_it_is else found
 
 
 def _file_of(V: Any) -> str | None:

@@ -90,13 +90,14 @@ def _newton(problem: Problem) -> Solver[Any]:
     return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), bold)
 
 
-def _her_admm() -> Captured:
+def her_admm() -> Captured:
+    """ADMM, extrapolated with restart, recorded on a GPU."""
     return Captured(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation())
 
 
 def _ahead(problem: Problem) -> Solver[Any]:
     """On a GPU iterations ahead are recorded."""
-    return Lookahead() if problem.V.device.type == "cpu" else Lookahead(ahead=_her_admm())
+    return Lookahead() if problem.V.device.type == "cpu" else Lookahead(ahead=her_admm())
 
 
 def _admm(problem: Problem) -> Solver[Any]:
@@ -117,7 +118,7 @@ SOLVERS: tuple[Kind, ...] = (
     Kind("her", lambda _: HER(), _PLAIN, "HALS, extrapolated with restart"),
     Kind(
         "her-admm",
-        lambda _: _her_admm(),
+        lambda _: her_admm(),
         _PLAIN,
         "ADMM, extrapolated with restart",
     ),
