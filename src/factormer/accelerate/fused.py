@@ -1,6 +1,6 @@
-"""An iteration of extrapolated ADMM on a GPU in a dozen kernels, in place, to be recorded.
+"""An iteration of extrapolated ADMM on a GPU in few kernels, in place, to be recorded.
 
-Its twin is `Judged.step`, in some eighty. Inverses and Gram matrices are made on a second stream,
+Its twin is `Judged.step`. Inverses and Gram matrices are made on a second stream,
 while V is read.
 """
 
