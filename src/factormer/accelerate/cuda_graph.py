@@ -95,7 +95,7 @@ class Captured(Restarted):
             V = Split.of(problem.V) if resolved and isinstance(problem.V, Dense) else problem.V
             graphs[resolved] = self._capture(replace(problem, V=V, resolved=resolved), state)
         graph = graphs[resolved]
-        if graph.last.get("state") is not state:  # else it is still there
+        if graph.last.pop("state", None) is not state:  # else it is still there
             _copy(state, graph.state)
         errors = torch.stack([graph.replay().error.clone() for _ in range(n_iter)])
         after = map_tensors(torch.clone, graph.state)

@@ -1,7 +1,7 @@
 """What an iteration of extrapolated ADMM does on a GPU besides its products with V: five kernels.
 
 In torch it is a hundred small kernels, which take longer than the products of 20000×10000 numbers
-at rank 50. Sizes are arguments like any other. Components are padded with zeros to R, a power of two.
+at rank 50. Sizes are arguments like any other; components are padded with zeros to a power of two.
 Imported by `kernels.fused_iteration()` alone, where triton is present; the twin is
 `accelerate.base.Judged.step` of `TraceAOADMM` and `Extrapolation`.
 """
