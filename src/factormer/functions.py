@@ -205,7 +205,7 @@ def factorize_many(
     progress: bool = False,
     time_limit: float | int | None = None,
     random_state: int | Sequence[int] | np.ndarray | None = 0,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     missing: str | None = None,
     folder: str | Path | None = None,
     memory_limit: float | str | None = None,
@@ -234,8 +234,9 @@ def factorize_many(
     random_state : int or list of int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
         A list has the seed of each job.
-    device, missing
-        As in `factorize`.
+    device : str or list of str, optional
+        With several, or "gpus" for all that torch sees, jobs are shared out by their work, and
+        results stay where they were made. This one and `missing` are as in `factorize` otherwise.
     folder : str or Path, optional
         Where to keep results as they end. The same call again continues there, also after a kill;
         processes that make it at once share the work. Other data, ranks, seeds or options are
@@ -251,9 +252,8 @@ def factorize_many(
     -------
     Results
         A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
-        what `factorize` with its seed would return: on a CPU to 1e-5 of the error, and on a GPU,
-        where small problems are solved in float32, to 1e-3 for most (docs/howto/many.md). Ctrl-C
-        returns what is done.
+        what `factorize` with its seed would return: on a CPU to 1e-5 of the error, on a GPU to 1e-3
+        for most (docs/howto/many.md). Ctrl-C returns what is done.
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
     check_shared("factorize_many", options, COMMON)

@@ -96,8 +96,7 @@ class _Run(NamedTuple):
         """From a point, with the state that `Judged.init` would make; None where `of` is."""
         if torch.is_grad_enabled() or not (problem.is_plain and is_readable(problem.V)):
             return None
-        (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
-        sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
+        sweeps = _sweeps(problem, solver)
         if not is_small(problem, sweeps):
             return None
         x, progress = side_by_side(x0), (float(rates.beta), float(rates.beta), 1.0, math.inf, True)
@@ -186,8 +185,15 @@ class Leapt:
         return problem.sq_error(self.factors) if unknown else self.error
 
 
-def is_small(problem: Problem, sweeps: tuple[int, int]) -> bool:
-    """Whether one compiled thread makes these iterations fastest."""
+def _sweeps(problem: Problem, solver: HALS) -> tuple[int, int]:
+    """Sweeps of the updates of H and of W."""
+    (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
+    return solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work)
+
+
+def is_small(problem: Problem, sweeps: tuple[int, int] | None = None) -> bool:
+    """Whether one compiled thread, in float64, makes iterations with so many sweeps fastest."""
     (m, n), r = problem.V.shape, problem.rank
+    sweeps = _sweeps(problem, HALS()) if sweeps is None else sweeps
     rows = n * sweeps[0] + m * sweeps[1]
     return 2 * r * float(problem.V.work()) + r * r * rows <= _SMALL[type(problem.V)]

@@ -57,6 +57,10 @@ class Distributed:
         return not isinstance(self.V._meta, np.ndarray)
 
     @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
     def is_at_hand(self) -> bool:
         """Whether chunks are arrays or futures, and not tasks that make them each time."""
         return not any(_is_task(chunk) for chunk in self.V.__dask_graph__().values())

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from factormer.data.digest import checksum, described
-from factormer.many.jobs import COMMON, Jobs, Loose
+from factormer.many.jobs import COMMON, Jobs
+from factormer.many.loose import Loose
 from factormer.nn import zoo
 from factormer.run.request import Request
 
@@ -31,7 +32,7 @@ def asked(jobs: Jobs) -> dict[str, Any]:
         "n_init": int(jobs.run.max()) + 1,
         "resample": jobs.resample,
         "random_state": _seeds(jobs.seed),
-        "device": jobs.device.type,
+        "device": (jobs.devices or (jobs.device,))[0].type,
         "options": {
             name: _option(jobs.options.get(name, _DEFAULTS[name]), name)
             for name in sorted(COMMON, key="init".__eq__)  # last: other options may change it

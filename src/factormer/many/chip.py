@@ -18,6 +18,7 @@ from factormer import kernels
 from factormer.data.factors import Factors
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
+from factormer.run.networks import turning
 from factormer.run.order import SCALES
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
@@ -30,6 +31,9 @@ _STREAMS = 8
 _FIRST = 20  # iterations of least squares on √V that begin those under Kullback–Leibler
 _MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be beyond the chip
 _START = "random: no decomposition on the chip"
+_TURNED = "any-rank-init: the leading subspace, turned by a network on the chip"
+# Layers of the learned start and pairs of products before it, by the least rank they are for.
+_AMOUNTS = ((5, 6, 2), (9, 8, 2), (11, 10, 2), (13, 12, 3), (17, 14, 3))
 _SAYS = (
     "newton on V, in float32, on the chip of the GPU: Newton steps, extrapolated with restart",
     "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart",
@@ -99,7 +103,7 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
     with _streams(jobs.device) as streams:
         for (a, b, kind), stream in zip(spans, cycle(streams), strict=False):
             with torch.cuda.stream(stream):
-                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options)
+                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options, _learned(jobs, kind))
     ends = np.stack([w, h, m, n, r], axis=1)
     return Bucket(jobs, indices, ends, W, H, report, begun), [*inputs, room]
 
@@ -116,6 +120,33 @@ def _options(jobs: Jobs, indices: np.ndarray) -> Any:
         plan.settles,
         first=_FIRST if request.start == "auto" else 0,
     )
+
+
+def amounts(rank: int) -> tuple[int, int]:
+    """Layers of the learned start and pairs of products before it; none at the lowest ranks."""
+    for least, layers, powers in reversed(_AMOUNTS):
+        if rank >= least:
+            return layers, powers
+    return 0, 0
+
+
+def _is_turned(jobs: Jobs, index: int) -> bool:
+    """Whether a job begins at a learned start, where its rank has one."""
+    request = jobs.plan(index).request
+    return request.start == "auto" and request.problem.loss.is_quadratic
+
+
+def _learned(jobs: Jobs, kind: Any) -> Any:
+    if not kind.width:
+        return None
+    chip = kernels.on_chip()
+    assert chip is not None
+    return chip.Learned(_weights(jobs.device), *amounts(kind.rank))
+
+
+@cache
+def _weights(device: torch.device) -> Tensor:
+    return turning(device).packed().contiguous()
 
 
 def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -145,17 +176,25 @@ def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, Any]]:
     """The launches: from where to where, and the kind; those with the most work first."""
     chip = kernels.on_chip()
     assert chip is not None
+    first = int(indices[0])
     some = indices[:1] if jobs.is_uniform else indices
     rank, threads, far, blocks, memory = _grouped(jobs, some)
     changes = (np.diff(np.stack([rank, threads, far, blocks])) != 0).any(axis=0)
     cuts = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(some)]]).tolist()
     m, n, r = (size[some] for size in jobs.sizes)
     spans = sorted(pairwise(cuts), key=lambda span: -(m * n * r)[slice(*span)].sum())
-    other = _is_kullback(jobs.plan(int(indices[0])).request)
-    kinds = [
-        chip.Kind(int(rank[a]), int(threads[a]), bool(far[a]), other, int(memory[a:b].max()))
-        for a, b in spans
-    ]
+    other, turns = _is_kullback(jobs.plan(first).request), _is_turned(jobs, first)
+
+    def kind(a: int, b: int) -> Any:
+        size, most = (int(rank[a]), int(threads[a])), chip.available(jobs.device)
+        bytes_, width = int(memory[a:b].max()), 0
+        if turns and not far[a] and amounts(size[0])[0]:
+            width = turning(jobs.device).config.width
+            more = bytes_ + chip.turned_room(*size, width)
+            width, bytes_ = (width, more) if more <= most else (0, bytes_)
+        return chip.Kind(*size, bool(far[a]), other, width, bytes_)
+
+    kinds = [kind(a, b) for a, b in spans]
     if jobs.is_uniform:
         return [(0, len(indices), kinds[0])]
     return [(a, b, kind) for (a, b), kind in zip(spans, kinds, strict=True)]

@@ -107,7 +107,16 @@ def test_iterations_are_counted_to_the_best_of_all():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"base": "x"}, {"kind": "x"}, {"n_reference": 7}, {"truncate": 3}, {"lanes": 3}, {"batch": 0}],
+    [
+        {"base": "x"},
+        {"kind": "x"},
+        {"min_rank": 9},
+        {"n_before": -1},
+        {"n_reference": 7},
+        {"truncate": 3},
+        {"lanes": 3},
+        {"batch": 0},
+    ],
 )
 def test_wrong_config_is_refused_with_a_sentence(changes):
     with pytest.raises(ValueError, match=r" is .*; (it must|choose|lanes)"):

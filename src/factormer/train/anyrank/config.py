@@ -28,9 +28,11 @@ class AnyRankTraining:
 
     n_buckets: int = 36  # shapes (m, n, r)
     per_kind: int = 64  # matrices of each kind in a bucket
+    min_rank: int = 2
     max_rank: int = 64
     max_size: int = 200  # of m and n, up to which they are log-uniform; more for large ranks
     n_reference: int = 220  # iterations of the classical engine that the error is measured by
+    n_before: int = 0  # iterations of the classical engine in two of three buckets that come first
     n_inner: int = 10  # sweeps of ADMM in a half-step
     n_inner_some: int = 5  # the same in every third bucket
 
@@ -58,6 +60,12 @@ class AnyRankTraining:
         for name in ("n_buckets", "per_kind", "n_steps", "lanes", "batch", "n_iter", "horizon"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not 2 <= self.min_rank <= self.max_rank:
+            raise ValueError(
+                f"min_rank is {self.min_rank}; it must be from 2 to max_rank, {self.max_rank}"
+            )
+        if self.n_before < 0:
+            raise ValueError(f"n_before is {self.n_before}; it must be at least 0")
         if self.truncate < 1 or self.n_iter % self.truncate:
             raise ValueError(f"truncate is {self.truncate}; it must divide n_iter, {self.n_iter}")
         if self.n_reference < self.horizon * self.n_iter:

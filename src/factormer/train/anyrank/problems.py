@@ -30,6 +30,7 @@ KINDS = (
 )
 STARTS = ("rotated", "random", "nndsvd")
 Shape = tuple[int, int, int]  # m, n, r
+_RANKS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80, 100)
 _PLAIN = ("exponential", "gamma", "lognormal", "sparse", "smooth")
 _COMPRESSED = 0.35  # share of matrices that are replaced by their truncated SVD
 _START_SHARES = (0.6, 0.25, 0.15)
@@ -146,10 +147,11 @@ def matrices(
     return _unit(V)
 
 
-def draw_shape(number: int, max_rank: int, max_size: int, rng: torch.Generator) -> Shape:
+def draw_shape(number: int, ranks: tuple[int, int], max_size: int, rng: torch.Generator) -> Shape:
     """(m, n, r) of a bucket: ranks in turn, sizes log-uniform, every fourth matrix longer."""
-    ranks = [r for r in (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64) if r <= max_rank]
-    r = ranks[number % len(ranks)]
+    least, most = ranks
+    among = [r for r in _RANKS if least <= r <= most] or [most]
+    r = among[number % len(among)]
     low, high = max(12, math.ceil(1.3 * r)), max(max_size, 4 * r)
     m, n = (round(low * (high / low) ** _chance(rng)) for _ in range(2))
     return (3 * m if number % 4 == 3 else m, n, r)
