@@ -63,7 +63,8 @@ def _is_default(request: Request) -> bool:
     default = request.solver in solvers and request.accelerator in ("auto", None)
     start = request.start in ("auto", "random") and not request.is_symmetric
     plain = (loss.is_quadratic or _is_kullback(request)) and request.problem.is_free
-    return default and start and plain and 0 < request.limits.max_iter < 2**31
+    limits = request.limits
+    return default and start and plain and 0 < limits.max_iter < 2**31 and limits.stop == "gradient"
 
 
 def _is_kullback(request: Request) -> bool:

@@ -323,9 +323,12 @@ def _auto_lifted(request: Request) -> _Start:
     small = one and float(problem.V.work()) <= T.SMALL_LOSS
     counts = isinstance(known, Dense) and problem.loss.is_for_counts
     random = STARTS["random"]()
+    if isinstance(problem.V, Sparse) and problem.loss.is_for_counts and known.device.type == "cpu":
+        why = "20 iterations of least squares on √V first, and three multiplicative updates"
+        return _Start(Squared(random, on_counts=3), "random", why)
     if small and counts:
         why = "V is small: 20 iterations of least squares on √V first"
-        return _Start(Squared(Lifted(random, n_iter=20)), "random", why)
+        return _Start(Squared(random), "random", why)
     if one and counts and known.device.type == "cpu":
         return _Start(Rooted(), "rotated", "least squares on √V first, most of them on a sketch")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
