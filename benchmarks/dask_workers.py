@@ -49,12 +49,12 @@ def predicted(machine: Machine, m: int, n: int, r: int, workers: int, itemsize: 
 
     2·mnr multiplications for both products and m·r² for each sweep, divided by the workers. Rows of
     W and sums go out, those of W and VH come back, H goes to each worker, and a sum of n·r comes
-    from each chunk.
+    from each: its chunks, which are in its memory, are one task.
     """
     compute = (2 * m * n * r + SWEEPS * m * r * r) / (machine.rate * workers)
-    numbers = 3 * m * r + workers * n * r + CHUNKS * n * r
+    numbers = 3 * m * r + 2 * workers * n * r
     travel = (itemsize * numbers + 16 * m) / machine.network
-    tasks = 3 * CHUNKS + 2 + CHUNKS // 8  # a chunk, its rows and its sums; and the tree
+    tasks = 3 * workers + 2  # chunks, their rows and their sums; and the tree
     return compute + travel + machine.task * tasks
 
 
