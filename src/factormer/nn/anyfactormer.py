@@ -141,19 +141,17 @@ def look(
         lean = Y.mean(dim=-2) / squares.sqrt()
         large = (squares / overall).log() / 4
         turned = (E - E.mT).abs()
-        sum_ = turned.sum(dim=-1, keepdim=True)
-        pull = (sum_[..., 0] / (Y.shape[-2] * overall)).clamp(max=4)
+        total = turned.sum(dim=-1, keepdim=True)
+        pull = (total[..., 0] / (Y.shape[-2] * overall)).clamp(max=4)
         means = [f.mean(dim=-1, keepdim=True).expand_as(f) for f in (share, pull)]
         common = (math.log1p(k) / 2, float(k == 0), math.log(r) / 3)
         shared = [torch.full_like(share, value) for value in common]
         tokens = torch.stack([share, lean, large, pull, *means, *shared], dim=-1)
-        edges = turned / (sum_ + 1e-6 * overall[..., None])
+        edges = turned / (total + 1e-6 * overall[..., None])
     return tokens, edges
 
 
-def spread(
-    x: Factors, chance: Float[Tensor, "*b r r"]
-) -> Float[Tensor, "*b r r"]:
+def spread(x: Factors, chance: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b r r"]:
     """A rotation after which every component has the same mean; otherwise the given one.
 
     All components then share the one direction that is nonnegative from the start.
