@@ -18,9 +18,9 @@ def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version:
 
 
 def _data(config: AnyRankTraining) -> str:
-    kinds = len(config.data) or len(KINDS)
+    kinds, ranks = len(config.data) or len(KINDS), f"ranks {config.min_rank}–{config.max_rank}"
     count = config.n_buckets * config.per_kind * kinds
     if not config.data:
-        return f"{count} synthetic matrices of {kinds} kinds, ranks {config.min_rank}–{config.max_rank}"
+        return f"{count} synthetic matrices of {kinds} kinds, {ranks}"
     names = ", ".join(Path(file).name for file in config.data)
-    return f"{count} parts of {names}, ranks {config.min_rank}–{config.max_rank}; figures on rows held out"
+    return f"{count} parts of {names}, {ranks}; figures on rows held out"
