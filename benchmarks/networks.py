@@ -45,6 +45,7 @@ UNSEEN = (
     Case("parts-c", 70, partial(_parts, 1300, 1500, 70, seed=908)),
     Case("spectra-a", 12, partial(spectra, 6000, 180, 15, seed=909)),
     Case("spectra-b", 36, partial(spectra, 3000, 320, 50, seed=910)),
+    Case("spectra-c", 45, partial(spectra, 2500, 400, 60, seed=911)),
 )
 Curve = list[tuple[int, float, float]]  # iterations, seconds, error
 

@@ -56,7 +56,7 @@ class TurnedAccelerator:
         self, problem: Problem, memory: None, *, before: Factors, stepped: Factors
     ) -> tuple[Factors, None]:
         V = problem.V
-        Q, R = torch.linalg.qr(stepped.W)
+        Q = torch.linalg.qr(stepped.W).Q
         VtQ = V.normal(Q).VtW
         S, C = torch.linalg.eigh(VtQ.mT @ VtQ)
         values = S.clamp(min=0)

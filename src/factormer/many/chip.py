@@ -18,7 +18,7 @@ from factormer import kernels
 from factormer.data.factors import Factors
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
-from factormer.run.networks import turning
+from factormer.run.networks import ANY_RANK_START, turning
 from factormer.run.order import SCALES
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
@@ -33,7 +33,7 @@ _MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be be
 _START = "random: no decomposition on the chip"
 _TURNED = "any-rank-init: the leading subspace, turned by a network on the chip"
 # Layers of the learned start and pairs of products before it, by the least rank they are for.
-_AMOUNTS = ((5, 6, 2), (9, 8, 2), (11, 10, 2), (13, 12, 3), (17, 14, 3))
+_AMOUNTS = ((2, 6, 2), (9, 8, 2), (12, 6, 2), (13, 10, 3))
 _SAYS = (
     "newton on V, in float32, on the chip of the GPU: Newton steps, extrapolated with restart",
     "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart",
@@ -52,7 +52,11 @@ def served(jobs: Jobs) -> np.ndarray:
     kinds = chip.kinds(m, n, np.minimum(r, chip.RANKS[-1]), chip.available(jobs.device))
     fits = (r <= chip.RANKS[-1]) & (kinds.memory <= chip.available(jobs.device)) & jobs.is_plain
     far = fits & kinds.is_far
-    if far.sum() < _MANY or (m * n)[far].max() > _LARGE:
+    if width := _width(jobs, jobs.plan(0).request):
+        pairs = zip(kinds.rank.tolist(), kinds.threads.tolist(), strict=True)
+        room = np.array([chip.turned_room(*pair, width) for pair in pairs])
+        fits &= ~far & (kinds.memory + room <= chip.available(jobs.device))
+    elif far.sum() < _MANY or (m * n)[far].max() > _LARGE:
         fits &= ~far
     return np.flatnonzero(fits)
 
@@ -61,9 +65,11 @@ def _is_default(request: Request) -> bool:
     loss = request.problem.loss
     solvers = ("auto", "her") if loss.is_quadratic else ("auto", "newton")
     default = request.solver in solvers and request.accelerator in ("auto", None)
-    start = request.start in ("auto", "random") and not request.is_symmetric
+    starts = ("auto", "random", *([ANY_RANK_START] if loss.is_quadratic else []))
+    start = request.start in starts and not request.is_symmetric
     plain = (loss.is_quadratic or _is_kullback(request)) and request.problem.is_free
-    return default and start and plain and 0 < request.limits.max_iter < 2**31
+    limits = request.limits
+    return default and start and plain and 0 < limits.max_iter < 2**31 and limits.stop == "gradient"
 
 
 def _is_kullback(request: Request) -> bool:
@@ -102,7 +108,8 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
     with _streams(jobs.device) as streams:
         for (a, b, kind), stream in zip(spans, cycle(streams), strict=False):
             with torch.cuda.stream(stream):
-                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options, _learned(jobs, kind))
+                learned = _learned(jobs, kind)
+                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options, learned)
     ends = np.stack([w, h, m, n, r], axis=1)
     return Bucket(jobs, indices, ends, W, H, report, begun), [*inputs, room]
 
@@ -122,17 +129,12 @@ def _options(jobs: Jobs, indices: np.ndarray) -> Any:
 
 
 def amounts(rank: int) -> tuple[int, int]:
-    """Layers of the learned start and pairs of products before it; none at the lowest ranks."""
-    for least, layers, powers in reversed(_AMOUNTS):
-        if rank >= least:
-            return layers, powers
-    return 0, 0
+    """Layers of the learned start and pairs of products before it, for a kernel of that rank."""
+    return next(some[1:] for some in reversed(_AMOUNTS) if rank >= some[0])
 
 
-def _is_turned(jobs: Jobs, index: int) -> bool:
-    """Whether a job begins at a learned start, where its rank has one."""
-    request = jobs.plan(index).request
-    return request.start == "auto" and request.problem.loss.is_quadratic
+def _is_turned(request: Request) -> bool:
+    return request.start == ANY_RANK_START
 
 
 def _learned(jobs: Jobs, kind: Any) -> Any:
@@ -141,6 +143,11 @@ def _learned(jobs: Jobs, kind: Any) -> Any:
     chip = kernels.on_chip()
     assert chip is not None
     return chip.Learned(_weights(jobs.device), *amounts(kind.rank))
+
+
+def _width(jobs: Jobs, request: Request) -> int:
+    """The width of the network that these jobs begin with, or 0."""
+    return turning(jobs.device).config.width if _is_turned(request) else 0
 
 
 @cache
@@ -175,23 +182,19 @@ def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, Any]]:
     """The launches: from where to where, and the kind; those with the most work first."""
     chip = kernels.on_chip()
     assert chip is not None
-    first = int(indices[0])
     some = indices[:1] if jobs.is_uniform else indices
     rank, threads, far, blocks, memory = _grouped(jobs, some)
     changes = (np.diff(np.stack([rank, threads, far, blocks])) != 0).any(axis=0)
     cuts = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(some)]]).tolist()
     m, n, r = (size[some] for size in jobs.sizes)
     spans = sorted(pairwise(cuts), key=lambda span: -(m * n * r)[slice(*span)].sum())
-    other, turns = _is_kullback(jobs.plan(first).request), _is_turned(jobs, first)
+    request = jobs.plan(int(indices[0])).request
+    other, width = _is_kullback(request), _width(jobs, request)
 
     def kind(a: int, b: int) -> Any:
-        size, most = (int(rank[a]), int(threads[a])), chip.available(jobs.device)
-        bytes_, width = int(memory[a:b].max()), 0
-        if turns and not far[a] and amounts(size[0])[0]:
-            width = turning(jobs.device).config.width
-            more = bytes_ + chip.turned_room(*size, width)
-            width, bytes_ = (width, more) if more <= most else (0, bytes_)
-        return chip.Kind(*size, bool(far[a]), other, width, bytes_)
+        size, bytes_ = (int(rank[a]), int(threads[a])), int(memory[a:b].max())
+        more = chip.turned_room(*size, width) if width else 0
+        return chip.Kind(*size, bool(far[a]), other, width, bytes_ + more)
 
     kinds = [kind(a, b) for a, b in spans]
     if jobs.is_uniform:
@@ -281,4 +284,5 @@ class Bucket:
         _, until = said.stages[-1].split("\n")
         rooted = not is_quadratic and plan.request.start == "auto"
         start = f"random: {_FIRST} iterations on √V first" if rooted else _START
+        start = _TURNED if _is_turned(plan.request) else start
         return said._replace(start=start, stages=(f"{_SAYS[is_quadratic]}\n{until}",))

@@ -30,6 +30,7 @@ COMMON = (
     "accelerator",
     "max_iter",
     "tol",
+    "stop",
     "loss",
     "regularize_W",
     "regularize_H",

@@ -98,8 +98,9 @@ class AnyFactormer(nn.Module):
         r = at.Y.shape[-1]
         N = (at.Y - at.level[..., None, :]).clamp(max=0)
         E = at.Y.mT @ N
-        mean = strength.mean(dim=-1)[..., None, None].clamp(min=torch.finfo(E.dtype).tiny)
-        weight = 1 / (strength[..., None] + strength[..., None, :] + _RIDGE * mean)
+        mean = strength.mean(dim=-1)[..., None, None]
+        pairs = strength[..., None] + strength[..., None, :] + _RIDGE * mean
+        weight = 1 / torch.where(pairs > 0, pairs, 1.0)
         reach, carried, level = self.listen(*look(at.Y, N, E, k))
         K = E * reach[..., None, :]
         turn = at.R.mT @ ((at.R @ (K.mT - K) @ at.R.mT) * weight) @ at.R
@@ -135,25 +136,24 @@ def look(
     with torch.no_grad():
         r = Y.shape[-1]
         squares = Y.square().mean(dim=-2)
-        overall = squares.mean(dim=-1, keepdim=True).clamp(min=torch.finfo(Y.dtype).tiny)
+        overall = squares.mean(dim=-1, keepdim=True)
+        overall = torch.where(overall > 0, overall, 1.0)
         squares = torch.maximum(squares, 1e-12 * overall)
         share = (N.square().mean(dim=-2) / squares).clamp(max=4).sqrt()
         lean = Y.mean(dim=-2) / squares.sqrt()
         large = (squares / overall).log() / 4
         turned = (E - E.mT).abs()
-        sum_ = turned.sum(dim=-1, keepdim=True)
-        pull = (sum_[..., 0] / (Y.shape[-2] * overall)).clamp(max=4)
+        total = turned.sum(dim=-1, keepdim=True)
+        pull = (total[..., 0] / (Y.shape[-2] * overall)).clamp(max=4)
         means = [f.mean(dim=-1, keepdim=True).expand_as(f) for f in (share, pull)]
         common = (math.log1p(k) / 2, float(k == 0), math.log(r) / 3)
         shared = [torch.full_like(share, value) for value in common]
         tokens = torch.stack([share, lean, large, pull, *means, *shared], dim=-1)
-        edges = turned / (sum_ + 1e-6 * overall[..., None])
+        edges = turned / (total + 1e-6 * overall[..., None])
     return tokens, edges
 
 
-def spread(
-    x: Factors, chance: Float[Tensor, "*b r r"]
-) -> Float[Tensor, "*b r r"]:
+def spread(x: Factors, chance: Float[Tensor, "*b r r"]) -> Float[Tensor, "*b r r"]:
     """A rotation after which every component has the same mean; otherwise the given one.
 
     All components then share the one direction that is nonnegative from the start.

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.accelerate.her import is_small
+from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
@@ -29,6 +29,7 @@ from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, plain_rmse, settled_by_products
 from factormer.run.stages import Stage, solve_in_stages
 from factormer.run.stop import (
+    Decrease,
     Rounding,
     Slowing,
     Stalled,
@@ -145,7 +146,7 @@ def _run(
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
     stationary = Stationary(limits.tol)
-    rules: list[StopRule] = [stationary]
+    rules: list[StopRule] = [stationary if limits.stop == "gradient" else Decrease(limits.tol)]
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
@@ -227,18 +228,19 @@ def _on_views(
         limit = 0 if settled else stage.max_iter
         rule = any_of(*(not_before(earliest, rule) for rule in (*rules, *extra)))
         stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
-        if stage.view is View.SKETCH and not earliest and _gains_from_single(problem, seen):
+        if stage.view is View.SKETCH and not earliest and _gains_from_single(problem):
             single = replace(seen, V=seen.V.to(torch.float32))
             rule = any_of(rule, Rounding())
             stages.insert(0, stages[0]._replace(problem=single, stop=rule))
     return stages
 
 
-def _gains_from_single(problem: Problem, sketched: Problem) -> bool:
+def _gains_from_single(problem: Problem) -> bool:
     """Whether a sketch is so large that its iterations are not compiled as a whole in float64."""
-    V = problem.V
+    V, r = problem.V, problem.rank
     double = V.dtype == torch.float64 and V.device.type == "cpu" and not isinstance(V, Blocks)
-    return double and not is_small(sketched)
+    work = float(sketch_width(V, r) * sum(V.shape)) if double else 0.0
+    return double and not is_small_for(LowRank, V.shape, r, work)
 
 
 def _sketched(

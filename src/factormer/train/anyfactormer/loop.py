@@ -109,6 +109,7 @@ def after_iteration(batch: Entry, x: Factors) -> Float[Tensor, " b"]:
 
 
 def log_excess(error: Float[Tensor, " b"], best: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    """The logarithm of what an error has beyond the best, softly bounded below."""
     return ((error - best).clamp(min=0) + _SMALL[0] * best + _SMALL[1]).log()
 
 
