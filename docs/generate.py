@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from factormer.nn.anyfactormer import AnyFactormerConfig
 from factormer.nn.anyrank import AnyRankConfig
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.rank import RankConfig
@@ -70,6 +71,7 @@ NETWORKS = {
     ModelConfig: "Factormer",
     AnyRankConfig: "any-rank network",
     RankConfig: "Transformer over ranks",
+    AnyFactormerConfig: "Factormer for any rank",
 }
 LIMITS = {
     "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "

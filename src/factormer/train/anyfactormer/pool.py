@@ -78,7 +78,7 @@ def make_pool(
     rng = torch.Generator(device).manual_seed(_SEED + 1_000_003 * config.seed)
     pool = []
     for number in range(config.n_buckets):
-        shape = draw_shape(number // 2, config.max_rank, config.max_size, rng)
+        shape = draw_shape(number // 2, (2, config.max_rank), config.max_size, rng)
         if number % 2:
             m, n = (int(k) for k in torch.randint(*_SIDES, (2,), generator=rng, device=device))
             shape = (m, n, min(shape[2], m // 2, n // 2))
