@@ -24,7 +24,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-newcomer bench-gpu bench-rank
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-networks bench-newcomer bench-gpu bench-gpu-large bench-rank
 .PHONY: clients clients-env
 
 help: ## List the targets
@@ -103,8 +103,8 @@ types: $(INSTALLED) ## Check the types with pyright
 bench: $(INSTALLED) ## Time the folded Factormer layer against the literal one
 	$(BIN)/python benchmarks/folded_layer.py
 
-bench-peers: $(INSTALLED) ## Race the peers that are installed (pip install '.[bench]'), on FACTORMER_DATA=… too
-	$(BIN)/python benchmarks/peers.py --out $(BENCH_OUT)
+bench-peers: $(INSTALLED) ## Race the peers that are installed (pip install '.[bench]'), on FACTORMER_DATA=… too: CASES="high-ranks …"
+	$(BIN)/python benchmarks/peers.py $(if $(CASES),--cases $(CASES)) --out $(BENCH_OUT)
 
 bench-scaling: $(INSTALLED) ## Time and memory against size, nonzeros, rank and threads
 	$(BIN)/python benchmarks/scaling.py --out $(BENCH_OUT)
@@ -121,11 +121,17 @@ bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is wo
 bench-learned: $(INSTALLED) ## What the network and iterations ahead are worth: PART=gain, safety or optima, CASES="…"
 	$(BIN)/python benchmarks/learned.py $(PART) $(CASES) --out $(BENCH_OUT)
 
+bench-networks: $(INSTALLED) ## Where a network pays in seconds, on matrices that no threshold was set by: CASES="high-ranks …"
+	$(BIN)/python benchmarks/networks.py $(CASES) --out $(BENCH_OUT)
+
 bench-tol: $(INSTALLED) ## What a smaller tol buys
 	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
 
 bench-gpu: $(INSTALLED) ## Iterations on a GPU, step by step and recorded, without and with a network
 	$(BIN)/python benchmarks/gpu.py --out $(BENCH_OUT)
+
+bench-gpu-large: $(INSTALLED) ## Large matrices on a GPU: an iteration beside what reading V takes
+	$(BIN)/python benchmarks/gpu_large.py --out $(BENCH_OUT)
 
 bench-rank: $(INSTALLED) ## How often select_rank and the classical rules find planted ranks: GROUPS="small wide …"
 	$(BIN)/python benchmarks/rank/run.py build/bench-rank $(GROUPS)

@@ -76,6 +76,34 @@ def spectrogram(m: int, n: int, *, seed: int) -> np.ndarray:
     return np.abs(np.fft.rfft(frames * np.hanning(2 * (m - 1)))).T
 
 
+def pictures(m: int, side: int, parts: int, *, seed: int) -> np.ndarray:
+    """Pictures of side² pixels, m of them, of oval spots that are each in about one of eight."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:side, :side] / side
+    spots = []
+    for _ in range(parts):
+        (a, b), (width, height), turn = rng.random(2), rng.uniform(0.03, 0.13, 2), rng.random()
+        c, s = np.cos(np.pi * turn), np.sin(np.pi * turn)
+        u, v = c * (y - a) + s * (x - b), c * (x - b) - s * (y - a)
+        spots.append(np.exp(-((u / width) ** 2) - (v / height) ** 2).ravel())
+    shown = rng.exponential(size=(m, parts)) * (rng.random((m, parts)) < 0.12)
+    V = shown @ np.array(spots) * rng.uniform(0.8, 1.2, (m, side * side))
+    return V + 0.02 * np.abs(rng.standard_normal(V.shape))
+
+
+def spectra(m: int, n: int, materials: int, *, seed: int) -> np.ndarray:
+    """Smooth spectra of n bands at m places, each a mixture of a few materials, in uneven light."""
+    rng = np.random.default_rng(seed)
+    t = np.linspace(0, 1, n)
+    curves = np.full((materials, n), 0.1)
+    for _ in range(6):
+        centre, width, height = (rng.random((materials, 1)) for _ in range(3))
+        curves += height * np.exp(-0.5 * ((t - centre) / (0.02 + 0.15 * width)) ** 2)
+    mixture = rng.dirichlet(np.full(materials, 0.08), m)
+    V = rng.gamma(8, 1 / 8, (m, 1)) * (mixture @ curves)
+    return np.maximum(V + 0.01 * rng.standard_normal((m, n)), 0)
+
+
 BUILT_IN = (
     Case("exponential", 10, partial(exponential, 120, 150, 10, seed=2)),
     Case("noisy", 20, partial(exponential, 1000, 500, 20, seed=3, noise=0.01)),
@@ -83,9 +111,19 @@ BUILT_IN = (
         "sparse-factors", 20, partial(exponential, 2000, 1000, 20, seed=4, noise=0.05, density=0.3)
     ),
     Case("many-parts", 60, partial(exponential, 1200, 800, 60, seed=8, noise=0.02, density=0.15)),
+    Case("pictures", 50, partial(pictures, 2000, 28, 80, seed=11)),
+    Case("spectra", 30, partial(spectra, 4000, 200, 40, seed=12)),
     Case("topics", 10, partial(topics, 3000, 2000, 10, seed=5, words=26)),
     Case("spectrogram", 25, partial(spectrogram, 513, 493, seed=7)),
     Case("digits", 16, lambda: load_digits(return_X_y=True)[0]),
+)
+
+
+# Where iterations are many and dear; those on disk only where FACTORMER_DATA has them.
+HIGH_RANKS = (
+    *("many-parts:60", "pictures:40", "pictures:100", "spectra:30"),
+    *("mnist_t10k:40", "mnist_t10k:100", "extended_yaleb_32:40", "extended_yaleb_32:60"),
+    *("yale_faces_64:40", "yale_faces_64:60", "indian_pines:30", "bbc_news:50", "reuters21578:60"),
 )
 
 
@@ -106,10 +144,15 @@ def on_disk() -> list[Case]:
 
 
 def find(names: list[str] | None) -> list[Case]:
-    """The cases of those names, "name" or "name:rank"; all where none is named."""
+    """The cases of those names, "name" or "name:rank"; all where none is named.
+
+    "high-ranks" stands for those of `HIGH_RANKS` that there are.
+    """
     known = {case.name: case for case in [*BUILT_IN, *on_disk()]}
+    high = [text for text in HIGH_RANKS if text.partition(":")[0] in known]
     found = []
-    for text in names or known:
+    texts = [t for text in names or known for t in (high if text == "high-ranks" else [text])]
+    for text in texts:
         name, _, rank = text.partition(":")
         if name not in known:
             raise SystemExit(f"there is no case {name!r}; choose of {', '.join(known)}")

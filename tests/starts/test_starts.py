@@ -103,6 +103,12 @@ def test_rotation_finds_the_nonnegative_orthant_again(rng):
     assert back.clamp(max=0).norm() < 1e-3 * X.norm()
 
 
+def test_one_rotation_is_enough_for_many_components(rng):
+    problem = Problem(Dense(draw(rng, 30, 20)), 6)
+    assert len(Rotated().candidates(problem, rng)) == Rotated().n_tries
+    assert len(Rotated(many=6).candidates(problem, rng)) == 1
+
+
 def test_rotated_start_draws_from_the_generator_alone(rng):
     problem = Problem(Dense(draw(rng, 9, 6)), 3)
     a, b, c = (Rotated()(problem, torch.Generator().manual_seed(seed)) for seed in (5, 5, 6))

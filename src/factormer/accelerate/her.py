@@ -96,8 +96,8 @@ class _Run(NamedTuple):
         """From a point, with the state that `Judged.init` would make; None where `of` is."""
         if torch.is_grad_enabled() or not (problem.is_plain and is_readable(problem.V)):
             return None
-        (m, n), r, work = problem.V.shape, problem.rank, float(problem.V.work())
-        sweeps = (solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work))
+        V = problem.V
+        sweeps = _sweeps(V.shape, problem.rank, float(V.work()), solver)
         if not is_small(problem, sweeps):
             return None
         x, progress = side_by_side(x0), (float(rates.beta), float(rates.beta), 1.0, math.inf, True)
@@ -186,8 +186,23 @@ class Leapt:
         return problem.sq_error(self.factors) if unknown else self.error
 
 
+def _sweeps(shape: tuple[int, ...], r: int, work: float, solver: HALS) -> tuple[int, int]:
+    """Sweeps of the updates of H and of W."""
+    m, n = shape
+    return solver.sweeps(m, n, r, work), solver.sweeps(n, m, r, work)
+
+
 def is_small(problem: Problem, sweeps: tuple[int, int]) -> bool:
-    """Whether one compiled thread makes these iterations fastest."""
-    (m, n), r = problem.V.shape, problem.rank
-    rows = n * sweeps[0] + m * sweeps[1]
-    return 2 * r * float(problem.V.work()) + r * r * rows <= _SMALL[type(problem.V)]
+    """Whether one compiled thread, in float64, makes iterations with so many sweeps fastest."""
+    V = problem.V
+    return _multiplications(V.shape, problem.rank, float(V.work()), sweeps) <= _SMALL[type(V)]
+
+
+def is_small_for(kind: type, shape: tuple[int, ...], r: int, work: float) -> bool:
+    """The same of a matrix of that kind, before there is one."""
+    return _multiplications(shape, r, work, _sweeps(shape, r, work, HALS())) <= _SMALL[kind]
+
+
+def _multiplications(shape: tuple[int, ...], r: int, work: float, sweeps: tuple[int, int]) -> float:
+    (m, n), (of_h, of_w) = shape, sweeps
+    return 2 * r * work + r * r * (n * of_h + m * of_w)

@@ -36,6 +36,11 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
+def backward_sweeps(*wanted: Any) -> ModuleType | None:
+    """Sweeps of HALS backwards, for training."""
+    return _loaded("backward", *wanted)
+
+
 def several_problems(*wanted: Any) -> ModuleType | None:
     """Small factorizations as a whole, one after another."""
     return _loaded("several", *wanted)
@@ -80,6 +85,17 @@ def fused_admm(H: Tensor) -> ModuleType | None:
     """ADMM steps on a GPU; None for factors that are elsewhere, or in float64, or of high rank."""
     fits = H.dtype == torch.float32 and H.shape[-1] <= _MAX_RANK // 2  # in any card's fast memory
     return _loaded("admm") if fits and _fuses(H) else None
+
+
+def fused_iteration(W: Tensor, H: Tensor) -> ModuleType | None:
+    """All of an iteration but its products with V; None where `fused_admm` is, and for stacks."""
+    serves = W.dim() == 2 and fused_admm(W) is not None and fused_admm(H) is not None
+    return _loaded("iteration") if serves else None
+
+
+def fused_sweeps(H: Tensor) -> ModuleType | None:
+    """Sweeps of HALS on a GPU; None for factors that are elsewhere, and for stacks."""
+    return _loaded("sweeps") if H.dim() == 2 and _fuses(H) else None
 
 
 def _fuses(X: Tensor) -> bool:

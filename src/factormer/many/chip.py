@@ -68,7 +68,8 @@ def _is_default(request: Request) -> bool:
     starts = ("auto", "random", *([ANY_RANK_START] if loss.is_quadratic else []))
     start = request.start in starts and not request.is_symmetric
     plain = (loss.is_quadratic or _is_kullback(request)) and request.problem.is_free
-    return default and start and plain and 0 < request.limits.max_iter < 2**31
+    limits = request.limits
+    return default and start and plain and 0 < limits.max_iter < 2**31 and limits.stop == "gradient"
 
 
 def _is_kullback(request: Request) -> bool:

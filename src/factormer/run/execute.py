@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
@@ -28,6 +29,7 @@ from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, plain_rmse, settled_by_products
 from factormer.run.stages import Stage, solve_in_stages
 from factormer.run.stop import (
+    Decrease,
     Rounding,
     Slowing,
     Stalled,
@@ -144,7 +146,7 @@ def _run(
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
     stationary = Stationary(limits.tol)
-    rules: list[StopRule] = [stationary]
+    rules: list[StopRule] = [stationary if limits.stop == "gradient" else Decrease(limits.tol)]
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
@@ -154,7 +156,7 @@ def _run(
     if start is plan.start and request.x0 is not None:
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
     on_sketch = isinstance(stages[0].problem.V, LowRank)
-    at = stages[0].problem if scaled.is_plain or on_sketch else scaled
+    at = _to_start_from(stages) if scaled.is_plain or on_sketch else scaled
     if on_sketch and not scaled.is_plain:  # near the end already, if the data is beyond memory
         stationary.reference = at.stationarity(Random()(at, _generator(seeds[0])))
     if len(seeds) > 1:
@@ -162,7 +164,8 @@ def _run(
     else:
         x0, *others = _points(start, at, rng)
         if others:
-            stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, tuple(others)))
+            others = tuple(stages[0].problem.taken(x) for x in others)
+            stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, others))
     result = solve_in_stages(
         stages,
         x0,
@@ -206,7 +209,7 @@ def starting_factors(plan: Plan) -> Factors:
 def _on_views(
     plan: Plan, problem: Problem, rules: list[StopRule], rng: torch.Generator, earliest: int
 ) -> list[Stage]:
-    """The stages with their problems: V, V in float32, and a sketch of that.
+    """The stages with their problems: V, V in float32, a sketch of that, and it in float32.
 
     None converges before the iteration `earliest`, up to which there are several runs.
     """
@@ -225,7 +228,19 @@ def _on_views(
         limit = 0 if settled else stage.max_iter
         rule = any_of(*(not_before(earliest, rule) for rule in (*rules, *extra)))
         stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
+        if stage.view is View.SKETCH and not earliest and _gains_from_single(problem):
+            single = replace(seen, V=seen.V.to(torch.float32))
+            rule = any_of(rule, Rounding())
+            stages.insert(0, stages[0]._replace(problem=single, stop=rule))
     return stages
+
+
+def _gains_from_single(problem: Problem) -> bool:
+    """Whether a sketch is so large that its iterations are not compiled as a whole in float64."""
+    V, r = problem.V, problem.rank
+    double = V.dtype == torch.float64 and V.device.type == "cpu" and not isinstance(V, Blocks)
+    work = float(sketch_width(V, r) * sum(V.shape)) if double else 0.0
+    return double and not is_small_for(LowRank, V.shape, r, work)
 
 
 def _sketched(
@@ -243,6 +258,12 @@ def _sketched(
 def _fits_single_precision(problem: Problem) -> bool:
     """Whether the penalties, in the unit of V / mean, are finite in float32."""
     return all(t.fits(torch.float32) for t in (*problem.on_w.terms, *problem.on_h.terms))
+
+
+def _to_start_from(stages: list[Stage]) -> Problem:
+    """The first problem, or of two sketches the one with more digits."""
+    sketches = [stage.problem for stage in stages if isinstance(stage.problem.V, LowRank)]
+    return sketches[-1] if sketches else stages[0].problem
 
 
 def _points(start: Initializer, problem: Problem, rng: torch.Generator) -> list[Factors]:

@@ -15,6 +15,7 @@ from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
 from factormer.accelerate.turned import Turned, TurnedAccelerator
+from factormer.data import Blocks, Matrix
 from factormer.nn import zoo
 from factormer.nn.anyfactormer import AnyFactormer
 from factormer.nn.anyrank import AnyRankNetwork
@@ -55,6 +56,17 @@ def accelerator(name: str, device: torch.device) -> Accelerating:
     return network.to(device)
 
 
+def check_special(name: str, V: Matrix, is_symmetric: bool) -> None:
+    """Check that a network serves another loss, or penalties: those for any rank do, in memory."""
+    plain = is_symmetric or isinstance(V, Blocks)
+    if plain or not isinstance(accelerator(name, V.device), AnyRankNetwork):
+        raise ValueError(
+            f"accelerator is {name!r}, which serves only the plain squared error; with "
+            "another loss, unknown entries, weights or penalties choose 'any-rank' or leave it "
+            "out, and with symmetry or data beyond memory leave it out"
+        )
+
+
 @cache
 def _shipped(name: str) -> AnyRankNetwork:
     return zoo.load_any_rank(name)
@@ -63,14 +75,14 @@ def _shipped(name: str) -> AnyRankNetwork:
 def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
     """The solver with that network.
 
-    An any-rank network replaces the extrapolation in "her" and "her-admm", and in "ahead" wherever
-    no iterations are made ahead.
+    An any-rank network replaces the extrapolation in "her", "her-admm" and the solvers for other
+    losses and penalties, and in "ahead" wherever no iterations are made ahead.
     """
     if isinstance(network, AnyFactormer):
         return Accelerated(solver, TurnedAccelerator(network), n_accel=1)
     if not isinstance(network, AnyRankNetwork):
         return Accelerated(solver, LearnedAccelerator(network))
-    if isinstance(solver, HER):
+    if isinstance(solver, HER | Restarted):
         return Restarted(solver.solver, AnyRank(network))
     if isinstance(solver, Lookahead):
         return replace(solver, resting=AnyRank(network))

@@ -24,12 +24,15 @@ class Rotated:
 
     With V ≈ U S Zᵀ, every orthogonal R gives V ≈ (U√S R)(Z√S R)ᵀ. Take the one that comes nearest
     to nonnegative factors, and their nonnegative parts. At most `n_rows` rows of X = [U√S; Z√S] are
-    looked at, since R has only r² entries; nothing costs mn once the SVD is known.
+    looked at, since R has only r² entries; nothing costs mn once the SVD is known. From rank `many`
+    on, one rotation is tried instead of `n_tries`: of so many components, some turn out well in
+    every rotation and some do not, so that all are about as good.
     """
 
     n_steps: int = 30
     n_rows: int = 4096
     n_tries: int = 4
+    many: int = 30
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         return self.candidates(problem, rng)[0]
@@ -41,7 +44,8 @@ class Rotated:
         root = S.sqrt()[..., None, :]
         X = torch.cat([U * root, Z * root], dim=-2)
         some = _some_rows(X, self.n_rows, rng)
-        R = rotations(some, rng, n_steps=self.n_steps, n_tries=self.n_tries)
+        n_tries = self.n_tries if problem.rank < self.many else 1
+        R = rotations(some, rng, n_steps=self.n_steps, n_tries=n_tries)
         starts = []
         for turned in (X @ R).clamp(min=0):
             W, H = turned.split([U.shape[-2], Z.shape[-2]], dim=-2)

@@ -52,9 +52,11 @@ def test_warm_start_begins_from_the_weights_given(tmp_path):
         torch.testing.assert_close(weight, model.state_dict()[key])
 
 
-def test_training_over_hals_runs(tmp_path):
-    run = train_any_rank(replace(CONFIG, base="hals", n_steps=2), tmp_path, evaluation=QUICK)
+@pytest.mark.parametrize("base", ["hals", "newton+mu", "l1+simplex"])
+def test_training_over_other_bases_runs(base, tmp_path):
+    run = train_any_rank(replace(CONFIG, base=base, n_steps=2), tmp_path, evaluation=QUICK)
     assert run.finished
+    assert set(run.figures) >= (set(base.split("+")) if "+" in base else {"by rank"})
     assert all(p.isfinite().all() for p in run.model.parameters())
 
 
@@ -105,7 +107,16 @@ def test_iterations_are_counted_to_the_best_of_all():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"base": "x"}, {"kind": "x"}, {"n_reference": 7}, {"truncate": 3}, {"lanes": 3}, {"batch": 0}],
+    [
+        {"base": "x"},
+        {"kind": "x"},
+        {"min_rank": 9},
+        {"n_before": -1},
+        {"n_reference": 7},
+        {"truncate": 3},
+        {"lanes": 3},
+        {"batch": 0},
+    ],
 )
 def test_wrong_config_is_refused_with_a_sentence(changes):
     with pytest.raises(ValueError, match=r" is .*; (it must|choose|lanes)"):

@@ -46,5 +46,8 @@ def test_leading_svd_agrees_with_that_of_torch(rng):
 
 def test_shapes_leave_room_for_their_rank(rng):
     for number in range(30):
-        m, n, r = draw_shape(number, 64, 200, rng)
+        m, n, r = draw_shape(number, (2, 64), 200, rng)
         assert min(m, n) >= 1.3 * r
+        m, n, r = draw_shape(number, (32, 100), 200, rng)
+        assert min(m, n) >= 1.3 * r
+        assert 32 <= r <= 100

@@ -1,5 +1,7 @@
 """Sweeps with a gradient of their own, against HALS and its automatic gradient."""
 
+import sys
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ from factormer.data import Dense, Normal
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.hals import HALS, sweep
-from factormer.train.anyrank.sweeps import Sweeps, SweptHALS, swept
+from factormer.train.anyrank.sweeps import Rows, Sweeps, SweptHALS, _inverse, _on, swept
 
 
 def draw(rng: torch.Generator, *shape: int) -> Tensor:
@@ -62,3 +64,17 @@ def test_sweeps_are_as_many_as_the_engine_makes():
         int(state.sweeps_h[0]), int(state.sweeps_w[0])
     )
     assert swept(500, 400, 5, compressed=True).sweeps_h < 5
+
+
+@pytest.mark.parametrize("n", [5, 131])
+def test_compiled_sweeps_are_those_in_torch(n, rng):
+    torch_twins, rows = sys.modules[Sweeps.__module__], _on(torch.zeros(1))
+    assert isinstance(rows, Rows), "numba compiles here"
+    W, F, H, weight = (draw(rng, 2, k, 5) for k in (8, n, n, n))
+    G = W.mT @ W
+    G[1, 3], G[1, :, 3] = 0, 0  # a component without curvature
+    arguments = (G, _inverse(G), 3 * F, H, 3)
+    points = rows.sweeps(*arguments)
+    torch.testing.assert_close(points, torch_twins.sweeps(*arguments))
+    ours, theirs = (on.gradients(*arguments[:2], points, weight) for on in (rows, torch_twins))
+    torch.testing.assert_close(ours, theirs)

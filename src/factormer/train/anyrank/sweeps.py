@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer import kernels
 from factormer.data import Dense, LowRank
 from factormer.data.factors import Factors
 from factormer.data.svd import OVERSAMPLING
@@ -92,12 +93,51 @@ def gradients(
 
 
 def _on(H: Tensor) -> Any:
-    """Where the sweeps of a stack are: in one kernel on a GPU, here otherwise."""
+    """Where the sweeps of a stack are: in one kernel on a GPU, compiled on a CPU, or here."""
     if not H.is_cuda:
-        return sys.modules[__name__]
+        dtype = kernels.real(H.dtype)
+        parts = kernels.compiled("sweeps", dtype), kernels.backward_sweeps("back", dtype)
+        return sys.modules[__name__] if None in parts else Rows(*parts)
     from factormer.train.anyrank import fused
 
     return fused
+
+
+class Rows(NamedTuple):
+    """The same by compiled loops, matrix by matrix; the twins are `sweeps` and `gradients`."""
+
+    forth: Any
+    back: Any
+
+    def sweeps(
+        self, G: Tensor, inverse: Tensor, F: Tensor, H: Tensor, n_sweeps: int
+    ) -> Float[Tensor, "s b n r"]:
+        """H ≥ 0 and where each sweep from there ends."""
+        b, n, r = H.shape
+        points, Ft = torch.empty(n_sweeps + 1, b, r, n, dtype=H.dtype), F.mT.contiguous()
+        points[0] = H.mT
+        kernel = self.forth.sweeps(kernels.real(H.dtype))
+        for i in range(b):
+            scratch = self.forth.Scratch.of(self.forth.scaled(G[i].numpy(), FLAT[G.dtype]))
+            for s in range(n_sweeps):
+                arrays = (part.numpy() for part in (Ft[i], points[s, i], points[s + 1, i]))
+                kernel(*arrays, 1, 0, n, *scratch)
+        return points.mT
+
+    def gradients(
+        self, G: Tensor, inverse: Tensor, points: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients by G, by F, and by the point that the sweeps began at."""
+        by_G, by = torch.zeros_like(G), gradient.mT.clone(memory_format=torch.contiguous_format)
+        by_F, scaled = torch.zeros_like(by), torch.empty_like(by)
+        kernel, points = self.back.back(kernels.real(G.dtype)), points.mT
+        for before, after in zip(points[:-1].flip(0), points[1:].flip(0), strict=True):
+            for arrays in zip(G, inverse, after, by, scaled, strict=True):
+                kernel(*(part.contiguous().numpy() for part in arrays))
+            by_F += scaled
+            # a component sees those before it as they are after the sweep, later ones as before it
+            by_G -= torch.triu(after @ scaled.mT) + torch.tril(before @ scaled.mT, diagonal=-1)
+        return by_G, by_F.mT, by.mT
 
 
 def _inverse(G: Float[Tensor, "b r r"]) -> Float[Tensor, "b r"]:
