@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import cupy  # pyright: ignore[reportMissingImports]
@@ -103,7 +102,9 @@ def mixed_ranks() -> None:
         best = np.minimum(*ends)
         for init in totals:
             n = iterations_to(some, r, best, init)
-            _, least, _ = clocked(partial(many, V, r, init=init, max_iter=n, tol=0))
+            _, least, _ = clocked(
+                lambda V=V, r=r, n=n, i=init: many(V, r, init=i, max_iter=n, tol=0)
+            )
             totals[init] += least
             print(
                 f"10 000 of 100×100, rank {r}, {init}: {n} iterations, {least:.2f} ms", flush=True

@@ -29,7 +29,7 @@ def test_marks_end_at_the_last_layer():
 def test_a_stopped_run_continues_to_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "_SHAPES", ((12, 10, 2),))
     whole = train_any_factormer(SMALL, tmp_path / "whole", per_kind=1)
-    part = train_any_factormer(SMALL, tmp_path / "parts", max_seconds=0, per_kind=1)
+    part = train_any_factormer(SMALL, tmp_path / "parts", max_seconds=0.0, per_kind=1)
     assert not part.finished
     done = train_any_factormer(SMALL, tmp_path / "parts", per_kind=1)
     assert (done.step, done.finished) == (6, True)
