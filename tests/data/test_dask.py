@@ -281,6 +281,19 @@ def test_bad_chunks_are_refused_before_any_work():
     assert calls == []
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda block: block[:5], r"block \d of 5 .* ndarray of shape \(5, 80\), and Dask"),
+        (lambda block: block.tolist(), r"block \d of 5 .* is a list, and Dask takes it for"),
+    ],
+)
+def test_chunks_that_are_not_what_dask_takes_them_for_are_named(make, words):
+    D = da.from_array(entries(), chunks=(70, N)).map_blocks(make, meta=np.empty((0, 0)))
+    with pytest.raises(ValueError, match=words):
+        factorize(D, R)
+
+
 def test_bad_entries_name_their_chunk():
     V = entries()
     V[100, 3] = -1

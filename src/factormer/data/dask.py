@@ -259,10 +259,25 @@ def _done(
     block_id: tuple[int, int] | None = None,
 ) -> Done:
     """One chunk's share of a pass, on a worker."""
-    block, number = lent(chunk, torch_dtype), (block_id or (0, 0))[0]
-    task = part if ends is None else Surveyed(part, called(number, ends))
+    number, task = (block_id or (0, 0))[0], part
+    if ends is not None:
+        name = called(number, ends)
+        _check_chunk(chunk, name, ends[number + 1] - ends[number])
+        task = Surveyed(part, name)
+    block = lent(chunk, torch_dtype)
     joined, summed = task(block, *rows.tensors)
     return [joined], summed
+
+
+def _check_chunk(chunk: Any, name: str, rows: int) -> None:
+    """Refuse a chunk that is not what Dask takes it for, which only its maker knows."""
+    shape = getattr(chunk, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != rows:
+        found = f"{type(chunk).__name__}" + ("" if shape is None else f" of shape {tuple(shape)}")
+        raise ValueError(
+            f"{name} is a {found}, and Dask takes it for {rows} rows of a matrix: check the "
+            "function that makes the chunks, or tell Dask their sizes by chunks="
+        )
 
 
 def _done_all(
