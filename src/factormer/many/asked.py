@@ -45,7 +45,7 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """What differs first, in words that follow "a sweep"; None where nothing does."""
     for name in dict.fromkeys([*now, *before]):
         was, value = before.get(name), now.get(name)
-        if name == "options" and isinstance(was, dict):
+        if name == "options" and isinstance(was, dict) and isinstance(value, dict):
             if (found := difference(was, value)) is not None:
                 return found
         elif was != value:
