@@ -19,7 +19,7 @@ from factormer.nn.anyrank import AnyRankNetwork
 from factormer.nn.rank import RankNetwork
 from factormer.solvers.base import Solver
 
-ANY_RANK = "any-rank"  # the network that "auto" uses
+ANY_RANK = "any-rank"  # which is small, and asked for often
 
 
 def learned_start(name: str, device: torch.device) -> LearnedInit:
