@@ -24,7 +24,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-networks bench-newcomer bench-gpu bench-rank
+.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-networks bench-newcomer bench-gpu bench-gpu-large bench-rank
 .PHONY: clients clients-env
 
 help: ## List the targets
@@ -129,6 +129,9 @@ bench-tol: $(INSTALLED) ## What a smaller tol buys
 
 bench-gpu: $(INSTALLED) ## Iterations on a GPU, step by step and recorded, without and with a network
 	$(BIN)/python benchmarks/gpu.py --out $(BENCH_OUT)
+
+bench-gpu-large: $(INSTALLED) ## Large matrices on a GPU: an iteration beside what reading V takes
+	$(BIN)/python benchmarks/gpu_large.py --out $(BENCH_OUT)
 
 bench-rank: $(INSTALLED) ## How often select_rank and the classical rules find planted ranks: GROUPS="small wide …"
 	$(BIN)/python benchmarks/rank/run.py build/bench-rank $(GROUPS)

@@ -2,6 +2,7 @@
 
 python benchmarks/dask_workers.py [--rows 12000] [--columns 4000] [--rank 20] [--fit]
 python benchmarks/dask_workers.py --fit --visits 0                 (whole fits alone)
+python benchmarks/dask_workers.py --fit --visits 0 --loss kullback-leibler --max-iter 10
 python benchmarks/dask_workers.py --chunk 100000x100000:100     (one sparse chunk, on one core)
 
 V lies in the memory of the workers, each a process with one thread. The model has three numbers,
@@ -14,7 +15,6 @@ is shared out also where others use the machine. `fit` is NMF's whole call, afte
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from typing import Any, NamedTuple
 
@@ -49,12 +49,12 @@ def predicted(machine: Machine, m: int, n: int, r: int, workers: int, itemsize: 
 
     2·mnr multiplications for both products and m·r² for each sweep, divided by the workers. Rows of
     W and sums go out, those of W and VH come back, H goes to each worker, and a sum of n·r comes
-    from each chunk.
+    from each: its chunks, which are in its memory, are one task.
     """
     compute = (2 * m * n * r + SWEEPS * m * r * r) / (machine.rate * workers)
-    numbers = 3 * m * r + workers * n * r + CHUNKS * n * r
+    numbers = 3 * m * r + 2 * workers * n * r
     travel = (itemsize * numbers + 16 * m) / machine.network
-    tasks = 3 * CHUNKS + 2 + CHUNKS // 8  # a chunk, its rows and its sums; and the tree
+    tasks = 3 * workers + 2  # chunks, their rows and their sums; and the tree
     return compute + travel + machine.task * tasks
 
 
@@ -105,18 +105,24 @@ def measured(V: Any, r: int, visits: int, fits: bool) -> dict[str, float]:
     return found
 
 
-def _fitted(V: Any, r: int) -> dict[str, float]:
-    """Seconds of a whole fit, and processor seconds of its busiest worker and of the caller."""
+def _fitted(V: Any, r: int, loss: str = "frobenius", max_iter: int = 200) -> dict[str, float]:
+    """Seconds of a whole fit, and processor seconds of its busiest worker and of the caller.
+
+    By `NMF`, whose `reconstruction_err_` is ‖V − W Hᵀ‖, or √(2·divergence) of another loss.
+    """
     client: Any = distributed.get_client()
-    factormer.factorize(V[: len(V) // CHUNKS].persist(), r, max_iter=5)  # which compiles
+    options: Any = {"beta_loss": loss, "random_state": 0}
+    some = V[: 2 * len(V) // CHUNKS].persist()
+    factormer.NMF(r, max_iter=5, **options).fit(some)  # which compiles
+    model = factormer.NMF(r, max_iter=max_iter, **options)
     before, own, begun = client.run(time.process_time), time.process_time(), time.perf_counter()
-    result = factormer.factorize(V, r)
+    model.fit(V)
     seconds, own = time.perf_counter() - begun, time.process_time() - own
     after = client.run(time.process_time)
     busiest = max(after[name] - before[name] for name in after)
-    error = float(result.rmse) * math.prod(V.shape) ** 0.5
     about = {"fit": seconds, "fit, busiest": busiest, "fit, caller": own}
-    return about | {"passes": int(result.trace.passes[-1]), "error": error}
+    passes = int(model.result_.trace.passes[-1])
+    return about | {"passes": passes, "error": float(model.reconstruction_err_)}
 
 
 def _visited(V: Any, H: torch.Tensor, visits: int) -> dict[str, float]:
@@ -136,13 +142,16 @@ def _visited(V: Any, H: torch.Tensor, visits: int) -> dict[str, float]:
     return {"visits": min(seconds), "busiest": busiest, "error": error}
 
 
-def alone(m: int, n: int, r: int, dtype: str) -> None:
+def alone(m: int, n: int, r: int, dtype: str, loss: str, max_iter: int) -> None:
     """Print what whole fits take, and nothing else."""
     found: dict[int, dict[str, float]] = {}
     for workers in (1, 2):
         with cluster(workers) as processes, distributed.Client(processes):
-            found[workers] = _fitted(data(m, n, r, dtype), r)
-        print(f"{m}×{n}, rank {r}, {dtype}, {CHUNKS} chunks; workers {workers}:", found[workers])
+            found[workers] = _fitted(data(m, n, r, dtype), r, loss, max_iter)
+        print(
+            f"{m}×{n}, rank {r}, {dtype}, {loss}, {CHUNKS} chunks; workers {workers}:",
+            found[workers],
+        )
     for name in ("fit", "fit, busiest"):
         print(f"{name}: two workers {found[1][name] / found[2][name]:.2f} times as fast as one")
 
@@ -207,6 +216,8 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--visits", type=int, default=2, help="of MiniBatchNMF; 0: none")
     parser.add_argument("--fit", action="store_true", help="also the whole call of factorize")
+    parser.add_argument("--loss", default="frobenius", help="of whole fits alone")
+    parser.add_argument("--max-iter", type=int, default=200, help="of whole fits alone")
     parser.add_argument("--chunk", help="ROWSxCOLUMNS:STORED, stored entries a row")
     asked = parser.parse_args()
     if asked.chunk:
@@ -216,7 +227,7 @@ def main() -> None:
         return
     m, n, r, dtype = asked.rows, asked.columns, asked.rank, asked.dtype
     if not asked.visits and asked.fit:
-        alone(m, n, r, dtype)
+        alone(m, n, r, dtype, asked.loss, asked.max_iter)
         return
     machine = calibrated(m, n, r, dtype)
     print(

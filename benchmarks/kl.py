@@ -139,7 +139,8 @@ def main() -> None:
         run(scipy.sparse.csr_matrix(warm * (warm > 1)), 4, 8)
         run(warm, 4, 8)
     large = exponential(1000, 500, 8, seed=0)
-    CONTESTANTS["factormer"](large, 8, 3)
+    for rank in (8, 16):  # rows side by side, and by products
+        CONTESTANTS["factormer"](large, rank, 3)
     texts, rows = [], []
     for case in find(options.cases):
         V = case.load()

@@ -43,6 +43,7 @@ def factorize(
     accelerator: str | Path | None = "auto",
     max_iter: int = 200,
     tol: float | int = 1e-4,
+    stop: str = "gradient",
     time_limit: float | int | None = None,
     device: str | None = None,
     random_state: int | None = 0,
@@ -77,9 +78,9 @@ def factorize(
     init : str
         "auto", "random", "merged" (more random components than needed, merged in pairs),
         "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
-        (rows of V that the others are mixtures of), "vertices" (rows of V that are the corners of
-        the largest simplex), "init-r10", "init-r10-literal" or "init-r10-paper" (learned, rank 10),
-        the path of a network of your own, or "custom" with `W` and `H`.
+        (rows that others are mixtures of), "vertices" (rows that are corners of the largest
+        simplex), "init-r10", "init-r10-literal" or "init-r10-paper" (learned, rank 10), the path of
+        a network of your own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
         passes over V more iterations on a small approximation), "her-admm" (ADMM likewise, for
@@ -92,6 +93,9 @@ def factorize(
         Outer iterations at most; one is an update of H and one of W.
     tol : float
         Stop once the projected gradient is this small relative to its size at the start; 0: never.
+    stop : {"gradient", "decrease"}
+        "decrease": stop once ten iterations lower the error by less than `tol` times the error at
+        the start, as scikit-learn's multiplicative updates do: sooner, and less surely at an end.
     time_limit : float, optional
         Seconds, start included; checked as often as `watch` is called. The start is not cut short.
     device : str, optional
@@ -101,9 +105,8 @@ def factorize(
     W, H : array-like, (m, r) and (n, r), optional
         The start, with init="custom".
     callback : callable, optional
-        Called with the row of each iteration in the trace. Small problems make several iterations
-        at once; their rows then follow each other, and so do those of several runs. Ctrl-C, or a
-        KeyboardInterrupt it raises, ends the run with the best point so far.
+        Called with the row of each iteration in the trace; small problems make several at once.
+        Ctrl-C, or a KeyboardInterrupt it raises, ends the run with the best point so far.
     loss : str, float or Loss
         "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
         these). β ≤ 0 forbids zeros in V. Or a loss of your own (docs/losses.md).
@@ -129,9 +132,8 @@ def factorize(
         Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: unchanged. Given starts keep order
         and scale; penalties fix the scale.
     watch : callable, optional
-        Called with the factors and the trace after every few iterations: after each one on large
-        problems, every 10 on small ones, every 500 with tol=0 and no time limit. It ends the run
-        by returning True, and never changes the factors.
+        Called with the factors and the trace after each iteration on large problems, 10 on small
+        ones, 500 with tol=0 and no time limit. It ends the run by returning True.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB", that V, factors and sketches may take if V is in a file or
         store; by default half of the memory of the machine.
@@ -168,6 +170,7 @@ def factorize(
             accelerator=accelerator,
             max_iter=max_iter,
             tol=tol,
+            stop=stop,
             time_limit=time_limit,
             random_state=random_state,
             W=W,
@@ -202,7 +205,7 @@ def factorize_many(
     progress: bool = False,
     time_limit: float | int | None = None,
     random_state: int | Sequence[int] | np.ndarray | None = 0,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     missing: str | None = None,
     folder: str | Path | None = None,
     memory_limit: float | str | None = None,
@@ -231,26 +234,26 @@ def factorize_many(
     random_state : int or list of int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
         A list has the seed of each job.
-    device, missing
-        As in `factorize`.
+    device : str or list of str, optional
+        With several, or "gpus" for all that torch sees, jobs are shared out by their work, and
+        results stay where they were made. This one and `missing` are as in `factorize` otherwise.
     folder : str or Path, optional
         Where to keep results as they end. The same call again continues there, also after a kill;
-        several processes that make it at once share the work. Other data, ranks, seeds or options
-        are refused. With random_state=None the seeds of the first call count.
+        processes that make it at once share the work. Other data, ranks, seeds or options are
+        refused. With random_state=None the seeds of the first call count.
     memory_limit : float or str, optional
         As in `factorize`. If V is beyond it, all ranks and runs share one sketch, and each pass
         over V serves all that are under way (docs/howto/large.md).
     **options
-        Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, loss,
+        Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, stop, loss,
         regularize_W, regularize_H, symmetric, order, scale.
 
     Returns
     -------
     Results
         A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
-        what `factorize` with its seed would return: on a CPU to 1e-5 of the error, and on a GPU,
-        where small problems are solved in float32, to 1e-3 for most (docs/howto/many.md). Ctrl-C
-        returns what is done.
+        what `factorize` with its seed would return: on a CPU to 1e-5 of the error, on a GPU to 1e-3
+        for most (docs/howto/many.md). Ctrl-C returns what is done.
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
     check_shared("factorize_many", options, COMMON)

@@ -158,6 +158,39 @@ def test_a_chunk_is_not_copied_where_its_type_is_right():
         np.testing.assert_array_equal(lent(other, torch.float64), other)
 
 
+def placed(V, counts):
+    """V in chunks of 30 rows, in the memory of workers: so many on the first, then on the next."""
+    caller, parts = distributed.get_client(), {}
+    workers = [
+        name for name, count in zip(caller.nthreads(), counts, strict=True) for _ in range(count)
+    ]
+    for k, worker in enumerate(workers):
+        parts["V", k, 0] = caller.scatter(V[30 * k : 30 * (k + 1)], workers=[worker], hash=False)
+    return da.Array(parts, "V", ((30,) * len(workers), (N,)), meta=np.empty((0, 0)))
+
+
+def test_chunks_on_workers_are_done_in_one_task_each(client, rng):
+    V = entries()
+    D = placed(V, (5, 5))
+    B, apart = distributed_of(D), distributed_of(D)
+    x = Factors(*(torch.rand(size, R, generator=rng).double() for size in (M, N)))
+    update = Sweeps(x.H.mT @ x.H, 10)
+    assert B.reader._groups == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))
+    apart.reader.__dict__["_groups"] = None  # a task for each chunk
+    found, same = B.updated(x, update), apart.updated(x, update)
+    for mine, other in ((found.x.W, same.x.W), (found.VH, same.VH), (found.VtW, same.VtW)):
+        np.testing.assert_allclose(mine, other, rtol=1e-12)
+    np.testing.assert_allclose(found.VH, V @ x.H.numpy())
+    assert float(found.sq_error) == pytest.approx(float(same.sq_error), rel=1e-12)
+    assert float(B.total()) == pytest.approx(V.sum())
+
+
+def test_where_one_worker_has_most_chunks_dask_shares_them_out(client):
+    D = placed(entries(), (8, 2))
+    assert distributed_of(D).reader._groups is None
+    assert factorize(D, R).rmse == pytest.approx(factorize(entries(), R).rmse, rel=1e-3)
+
+
 def made(block_info: Any = None) -> np.ndarray:
     """Rows of a matrix, made where they are needed."""
     (a, b), (_, n) = block_info[None]["array-location"]
@@ -219,6 +252,12 @@ def test_a_worker_that_is_killed_changes_nothing(client):
     assert killed
     np.testing.assert_allclose(after.W, before.W, rtol=1e-10, atol=1e-12)
     np.testing.assert_array_equal(after.trace.passes, before.trace.passes)
+
+
+def test_scores_of_what_is_read_in_blocks_are_refused():
+    model = NMF(R, random_state=0, max_iter=5).fit(entries())
+    with pytest.raises(ValueError, match=r"X is a Dask array that is read in blocks.*a sample"):
+        model.score(da.from_array(entries(), chunks=(70, N)))
 
 
 def test_bad_chunks_are_refused_before_any_work():

@@ -211,7 +211,7 @@ def test_warm_start_goes_with_a_loss():
             "solver is 'her', which serves only the plain squared error",
         ),
         ({"regularize_W": "l1"}, {}, "regularize_W holds 'l1'; it must be of factormer.penalties"),
-        ({"beta_loss": KL, "accelerator": "any-rank"}, {}, "serves only the plain squared error"),
+        ({"beta_loss": KL, "accelerator": "accel-r10"}, {}, "serves only the plain squared error"),
         ({"symmetric": True}, {}, "symmetric=True needs a square V"),
         ({"alpha_W": 1, "regularize_W": Simplex(), "l1_ratio": 1}, {}, "Simplex goes with L2"),
         ({}, {"X": _csr(X), "weights": X}, "V is sparse and weights is dense"),

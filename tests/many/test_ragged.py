@@ -53,3 +53,12 @@ def test_what_does_not_fit_is_refused(entries, shapes, says):
 def test_none_is_refused():
     with pytest.raises(ValueError, match="empty"):
         Ragged.of([])
+
+
+def test_a_stack_and_its_matrices_are_the_same_entries():
+    stack = torch.rand(5, 4, 3)
+    packed = Ragged.of_stack(stack)
+    assert all(torch.equal(A, B) for A, B in zip(packed, stack, strict=True))
+    assert packed.stacked(np.arange(5)).data_ptr() == stack.data_ptr()
+    assert torch.equal(packed.stacked(np.array([1, 3])), stack[[1, 3]])
+    assert not Ragged.is_stack(stack)  # on a GPU alone, where they are checked later

@@ -256,9 +256,33 @@ def test_sparse_misuse_gets_a_sentence(random):
 
 def test_a_network_for_what_it_does_not_serve_is_refused():
     V = np.ones((5, 4))
-    V[1, 2] = np.nan
     with pytest.raises(ValueError, match="'any-rank', which serves only the plain squared error"):
-        factorize(V, 2, accelerator="any-rank")
+        factorize(V.T @ V, 2, accelerator="any-rank", symmetric=True)
+    with pytest.raises(ValueError, match="'accel-r10', which serves only the plain squared error"):
+        factorize(V, 2, accelerator="accel-r10", loss=KL)
+    with pytest.raises(ValueError, match="replaces an extrapolation, and solver 'mu' has none"):
+        factorize(V, 2, accelerator="any-rank", loss=KL, solver="mu")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": KL},
+        {"loss": KL, "solver": "mu-extrapolated"},
+        {"regularize_W": L1(0.1), "regularize_H": L1(0.1), "solver": "ao-admm"},
+        {"regularize_W": Simplex()},
+        {"mask": np.arange(600).reshape(30, 20) % 7 > 0},
+    ],
+    ids=str,
+)
+def test_the_any_rank_network_serves_other_losses_and_penalties(options, random):
+    V = random.poisson(5 * low_rank(random)).astype(float) + 0.01
+    plain = factorize(V, 3, max_iter=60, tol=0, **options)
+    learned = factorize(V, 3, max_iter=60, tol=0, accelerator="any-rank", **options)
+    assert all(np.isfinite(F).all() and (F >= 0).all() for F in (learned.W, learned.H))
+    rmse = learned.trace.rmse
+    assert float(learned.error) <= min(rmse) * (1 + 1e-9)
+    assert float(learned.error) <= 1.1 * float(plain.error)
 
 
 @pytest.mark.parametrize("unit", [1e-22, 1e-10, 1e15])

@@ -3,7 +3,15 @@
 import math
 
 from factormer.run.result import Status
-from factormer.run.stop import Rounding, Stalled, Stationary, TimeBudget, any_of, not_before
+from factormer.run.stop import (
+    Decrease,
+    Rounding,
+    Stalled,
+    Stationary,
+    TimeBudget,
+    any_of,
+    not_before,
+)
 from factormer.run.trace import Row
 from tests.run.scripted import Scripted
 
@@ -100,6 +108,13 @@ def test_error_that_hardly_falls_is_a_stall():
     result = Scripted(errors(4, 2, 1, 0.99, 0.98, 0.97)).run(stop=Stalled(share=0.1, over=2))
     assert (result.status, result.n_iter) == (Status.CONVERGED, 4)
     assert Scripted(errors(16, 8, 4, 2, 1)).run(stop=Stalled(0.1, 2)).status is Status.MAX_ITER
+
+
+def test_error_that_falls_little_beside_that_of_the_start_is_the_end():
+    script = errors(4, 3, 2, 1.5, 1.2, 1.1, 1.05)
+    result = Scripted(script).run(stop=Decrease(0.1, every=2))
+    assert (result.status, result.n_iter) == (Status.CONVERGED, 6)  # .1 and .15 of 4 after 2 each
+    assert Scripted(script).run(stop=Decrease(0.0, every=2)).status is Status.MAX_ITER
 
 
 def test_error_that_rises_is_a_stall():

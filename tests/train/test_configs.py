@@ -1,22 +1,19 @@
 """The configs of the experiments run: two optimiser steps of a shrunken copy of each."""
 
 import math
-import runpy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from factormer.nn.factormer import ModelConfig, NFactormer
+from factormer.nn.factormer import ModelConfig
 from factormer.nn.zoo import models
 from factormer.train import synthetic
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.loop import train_any_rank
-from factormer.train.checkpoint import load_checkpoint
 from factormer.train.config import TrainConfig, read_table
 from factormer.train.loop import train
-from factormer.train.optimise import Learner
 from factormer.train.synthetic import SizeClass
 
 FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
@@ -82,21 +79,6 @@ def test_steps_change_the_weights(tmp_path, monkeypatch):
         train(replace(config, lr=lr), tmp_path / str(lr)).model.extract.bias for lr in (1e-3, 0.0)
     )
     assert not torch.equal(moved, still)
-
-
-def test_kept_checkpoint_is_that_of_the_shipped_acceleration(tmp_path):
-    config = TrainConfig.load(FILES[0].with_name("paper-accel.toml"))
-    runpy.run_path(str(FILES[0].parents[1] / "keep_paper.py"))["give"](tmp_path / "checkpoint.pt")
-    found = load_checkpoint(tmp_path / "checkpoint.pt", torch.device("cpu"))
-    assert found["config"] == asdict(config)
-    steps = str(models()["accel-r10-paper"].course["steps"])
-    assert int(steps.partition(" ")[0]) == found["step"]
-    learner = Learner(NFactormer(config.model), config)
-    learner.restore(found["learner"])
-    moments = [learner.optimizer.state[p] for p in learner.model.parameters()]
-    for parameter, moment in zip(learner.model.parameters(), moments, strict=True):
-        assert moment["exp_avg"].shape == moment["exp_avg_sq"].shape == parameter.shape
-        assert moment["step"] == found["step"]
 
 
 @pytest.mark.parametrize("path", ANY_RANK, ids=lambda path: path.stem)

@@ -4,11 +4,13 @@ from itertools import islice
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from factormer.data import Dense
 from factormer.data.factors import Factors, concatenate
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
+from factormer.train.objective import unrolled_loss
 from factormer.train.rollout import rollout
 from tests.networks import random_network, small_config
 
@@ -64,3 +66,28 @@ def test_learned_start_is_free_of_the_scale(case):
     scaled = Problem(problem.V.scaled(c), 3)
     x, y = (next(rollout(model, *p, n_accel=2)) for p in ((problem, x0), (scaled, x0.scale(c))))
     assert_close(y, x.scale(c))
+
+
+class Asked(TorchDispatchMode):
+    """Notes when a number is asked for, for which a recorded step would have to wait."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.numbers += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("n_points", [1, 2])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_nothing_waits_for_a_number(n_points, normalize, rng):
+    """So that a GPU can record it."""
+    V, W, H = (torch.rand(2, *s, generator=rng) for s in ((7, 5), (7, 3), (5, 3)))
+    problem = Problem(Dense(V, torch.ones(2, 7).bool(), torch.ones(2, 5).bool()), 3)
+    model = random_network(small_config(n_points=n_points, normalize=normalize)).float()
+    with Asked() as asked:
+        points = list(islice(rollout(model, problem, Factors(W, H), n_accel=2), 4))
+        unrolled_loss(problem, points, gamma=0.5, objective="squared").backward()
+    assert asked.numbers == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.accelerate.base import Restarted, Resumable
+from factormer.accelerate.fused import Fused
 from factormer.data import Dense, LowRank, Sparse, readings
 from factormer.data.split import Split
 from factormer.problem.problem import Problem
@@ -24,6 +26,8 @@ class Graph(NamedTuple):
     graph: torch.cuda.CUDAGraph
     state: Resumable
     passes: int
+    held: Any  # memory that it reads and writes
+    last: dict[str, Any]  # a copy of the state that it is in
 
     def replay(self) -> Resumable:
         """The state after one more iteration; the next replay overwrites it."""
@@ -41,11 +45,15 @@ class Captured(Restarted):
     It cannot check whether an error from products has enough digits. Where one may not, or had not,
     a second graph is captured and replayed, which also reads the entries of V. The first makes its
     products on tensor cores where V is large (`data.split`): that is precise enough as long as
-    errors from products are.
+    errors from products are. For one matrix in float32 it has few kernels (`accelerate.fused`).
+    Matrices of low rank share the graphs of their size: `Lookahead` makes one after another.
     """
 
     _graphs: WeakKeyDictionary[Problem, dict[bool, Graph]] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+    _stands: dict[tuple[Any, ...], StandIn] = field(
+        default_factory=dict, init=False, repr=False, compare=False
     )
 
     def leap(
@@ -80,27 +88,76 @@ class Captured(Restarted):
     def _replay(
         self, problem: Problem, state: Resumable, n_iter: int, *, resolved: bool
     ) -> tuple[Resumable, Float[Tensor, "n *b"]]:
+        if isinstance(problem.V, LowRank):
+            problem = self._stand_in(problem, problem.V)
         graphs = self._graphs.setdefault(problem, {})
         if resolved not in graphs:
             V = Split.of(problem.V) if resolved and isinstance(problem.V, Dense) else problem.V
             graphs[resolved] = self._capture(replace(problem, V=V, resolved=resolved), state)
         graph = graphs[resolved]
-        _copy(state, graph.state)
+        if graph.last.pop("state", None) is not state:  # else it is still there
+            _copy(state, graph.state)
         errors = torch.stack([graph.replay().error.clone() for _ in range(n_iter)])
-        return map_tensors(torch.clone, graph.state), errors
+        after = map_tensors(torch.clone, graph.state)
+        graph.last["state"] = after
+        return after, errors
+
+    def _stand_in(self, problem: Problem, V: LowRank) -> Problem:
+        """A problem of that size, which is recorded once for all such, with the numbers of V."""
+        width = math.ceil(max(V.U.shape[1] / problem.rank, 2)) * problem.rank
+        key = (V.shape, width, problem.rank, V.dtype, V.device)
+        if key not in self._stands:
+            self._stands[key] = StandIn.of(problem, V, width)
+        return self._stands[key].playing(V)
 
     def _capture(self, problem: Problem, state: Resumable) -> Graph:
-        own = map_tensors(torch.clone, state)
+        own = map_tensors(lambda t: t.clone(memory_format=torch.contiguous_format), state)
+        fused = Fused.of(self.solver, self.accelerator, problem, own)
+
+        def iterate() -> Any:
+            return self._in_place(problem, own) if fused is None else fused()
+
         side = torch.cuda.Stream(problem.V.device)
         side.wait_stream(torch.cuda.current_stream(problem.V.device))
         with torch.cuda.stream(side):
-            self.step(problem, own)  # once uncaptured, to initialise libraries
+            held = iterate()  # once uncaptured, to initialise libraries
         torch.cuda.current_stream(problem.V.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         capture = torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local")
         with readings.counted() as count, capture:
-            _copy(_unshared(self.step(problem, own), own), own)
-        return Graph(graph, own, count.passes)
+            held = iterate()
+        return Graph(graph, own, count.passes, (fused, held), {})
+
+    def _in_place(self, problem: Problem, own: Resumable) -> None:
+        """An iteration that overwrites the state."""
+        _copy(_unshared(self.step(problem, own), own), own)
+
+
+class StandIn(NamedTuple):
+    """A problem on a matrix of low rank, whose numbers are replaced by those of another."""
+
+    problem: Problem
+    V: LowRank
+    played: list[LowRank]  # the last, if any
+
+    @staticmethod
+    def of(problem: Problem, V: LowRank, width: int) -> StandIn:
+        """For matrices of up to so many columns; others are zero."""
+        U, Z = (F.new_zeros(len(F), width) for F in (V.U, V.Z))
+        own = LowRank(U, Z, torch.empty_like(V.lost))
+        own.__dict__["_sq_norm"] = torch.empty_like(V.sq_norm())  # a number that can be replaced
+        return StandIn(replace(problem, V=own), own, [])
+
+    def playing(self, V: LowRank) -> Problem:
+        """The problem, with the numbers of V."""
+        if not self.played or self.played[0] is not V:
+            for own, F in ((self.V.U, V.U), (self.V.Z, V.Z)):
+                own[:, : F.shape[1]] = F
+                own[:, F.shape[1] :] = 0
+            self.V.lost.copy_(V.lost)
+            self.V.sq_norm().copy_(V.sq_norm())
+            self.played[:] = [V]
+        return self.problem
 
 
 def _before(state: Resumable, errors: Float[Tensor, "n *b"]) -> Float[Tensor, "n *b"]:

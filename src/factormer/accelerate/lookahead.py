@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from jaxtyping import Bool
@@ -11,9 +11,11 @@ from torch import Tensor
 from factormer.accelerate.base import Adaptive, Judged, RestartedState, Resumable
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
-from factormer.data import LowRank, Matrix, agreeing
+from factormer.data import Dense, LowRank, Matrix, agreeing
 from factormer.data.factors import Factors
+from factormer.data.split import Split
 from factormer.problem.problem import Problem
+from factormer.problem.products import RESOLVED
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS, HALSState
 from factormer.solvers.loop import loop
@@ -21,6 +23,7 @@ from factormer.solvers.loop import loop
 # Cost of a multiplication relative to one in a product with V: thin factors use a core less well.
 _THIN = 2.0
 _SWEEP = 4.0
+_LAUNCHES = 3e8  # entries that a GPU reads while it begins the kernels of an iteration
 
 
 class Ahead(NamedTuple):
@@ -63,6 +66,15 @@ class Lookahead(Judged):
     n_ahead: int = 40
     first: int = 8
     at_once: int = 4
+
+    def step(self, problem: Problem, state: Resumable) -> RestartedState:
+        """One iteration; a GPU makes its products on tensor cores while that is precise enough."""
+        V = problem.V
+        if V.device.type == "cuda" and isinstance(V, Dense):
+            least = RESOLVED[V.dtype] * V.sq_norm()
+            if bool(state.error > 2 * least):
+                problem = replace(problem, V=Split.of(V))
+        return super().step(problem, state)
 
     def memory(self, problem: Problem, x0: Factors) -> Ahead:
         resting = self.resting and self.resting.init(problem, x0)
@@ -125,8 +137,10 @@ class Lookahead(Judged):
         return look.factors, look.t, float(error)
 
     def _cost(self, problem: Problem) -> float:
-        """The cost of an iteration, in multiplications of a product with V."""
+        """The cost of an iteration, in multiplications of a product with V; on a GPU in entries."""
         V, r = problem.V, problem.rank
+        if V.device.type == "cuda":
+            return 2 * float(V.work()) + _LAUNCHES
         (m, n), thin = V.shape, _THIN if isinstance(V, LowRank) else 1.0
         sweeps = n * self._sweeps(V, r) + m * self._sweeps(V.T, r)
         return 2 * thin * r * float(V.work()) + _SWEEP * r * r * sweeps

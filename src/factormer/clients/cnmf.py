@@ -84,9 +84,14 @@ def translated(options: dict[str, Any], shape: tuple[int, int], rank: int) -> di
     weights = {name: options[name] for name in _TAKEN[:3] if name in options}
     penalties = Asked.read(NMF(**weights))
     asked = {name: options[name] for name in ("tol", "max_iter") if name in options}
+    loss = options.get("beta_loss", "frobenius")
+    init, by_squares = init_of(options.get("init"), rank, shape), as_loss(loss).is_quadratic
+    # scikit-learn's coordinate descent stops by the gradient, its multiplicative updates by the
+    # fall of the error. A random start for counts is one that is fitted to their roots first.
     return asked | {
-        "loss": options.get("beta_loss", "frobenius"),
-        "init": init_of(options.get("init"), rank, shape),
+        "loss": loss,
+        "stop": "gradient" if by_squares else "decrease",
+        "init": "auto" if init == "random" and not by_squares else init,
         "regularize_W": penalties.on_W(n).terms,
         "regularize_H": penalties.on_H(m).terms,
     }

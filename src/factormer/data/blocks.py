@@ -30,7 +30,7 @@ class Reader(Protocol):
     """Where the blocks are: makes a pass over them, and says what they are.
 
     `room` is how many bytes are left for factors and sketches. `is_at_hand` says that the blocks
-    are in memory, so that a pass costs no more than its arithmetic.
+    are in memory, so that a pass costs no more than its arithmetic; `device`, where that is made.
     """
 
     @property
@@ -47,6 +47,8 @@ class Reader(Protocol):
     def room(self) -> float: ...
     @property
     def is_at_hand(self) -> bool: ...
+    @property
+    def device(self) -> torch.device: ...
     def sweep(
         self, part: parts.Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]: ...
@@ -101,7 +103,11 @@ class Blocks:
 
     rows = None
     cols = None
-    device = torch.device("cpu")
+
+    @property
+    def device(self) -> torch.device:
+        """Where its products, and so the factors, are."""
+        return self.reader.device
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,7 +167,8 @@ class Blocks:
             with journal.told():
                 found = self.reader.sweep(part, rows, dtype, survey=first)
             journal.keep(key, *found)
-        return found
+        joined, summed = found
+        return [F.to(self.device) for F in joined], [F.to(self.device) for F in summed]
 
     def _sums(self) -> Float[Tensor, "m 2"]:
         """Those of rows, which take a pass if there was none before."""
@@ -173,7 +180,9 @@ class Blocks:
     def _known_sums(self) -> Float[Tensor, "m 2"]:
         """Those of rows; numbers without meaning before the first pass, which finds them."""
         m = self.shape[0]
-        return torch.zeros(m, 2) if self.record.sums is None else self.record.sums
+        if self.record.sums is None:
+            return torch.zeros(m, 2, device=self.device)
+        return self.record.sums
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         for view, seen in self.record.seen:
@@ -244,7 +253,7 @@ class Blocks:
         """
         p, plain = min(p, *self.shape), replace(self, scale=1.0)
         if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
-            random = torch.randn(self.shape[1], p, generator=rng).to(self.dtype)
+            random = torch.randn(self.shape[1], p, generator=rng).to(self.device, self.dtype)
             _, (Z,) = plain.sweep(parts.Gram(random))
             size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
             P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
@@ -260,7 +269,8 @@ class Blocks:
     def known_sketch(self) -> LowRank | None:
         """The sketch that earlier passes made; None if there is none."""
         kept = self.record.sketch
-        return kept and kept.scaled(torch.tensor(self.scale, dtype=self.dtype)).to(self.dtype)
+        scale = torch.tensor(self.scale, dtype=self.dtype, device=self.device)
+        return kept and kept.scaled(scale).to(self.dtype)
 
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "k n"]]]:
         """Yield the rows in dense blocks of at most `size` (None: those in which they are read)."""
@@ -272,7 +282,7 @@ class Blocks:
             for a in range(rows.start, rows.stop, step):
                 some = block[a - rows.start : min(a + step, rows.stop) - rows.start]
                 some = torch.from_numpy(some.toarray()) if scipy.sparse.issparse(some) else some
-                yield slice(a, a + len(some)), self.scale * some
+                yield slice(a, a + len(some)), self.scale * some.to(self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +293,10 @@ class Turned:
 
     rows = None
     cols = None
-    device = torch.device("cpu")
+
+    @property
+    def device(self) -> torch.device:
+        return self.V.device
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from traceback import walk_tb
 from typing import Any
@@ -21,9 +22,12 @@ from torch import Tensor
 from factormer.data.blocks import Blocks
 from factormer.data.memory import as_bytes
 from factormer.data.outofcore import called
-from factormer.data.parts import Part, Parts, Surveyed, as_block, lent
+from factormer.data.parts import Part, Surveyed, as_block, lent
 
 _FAN_IN = 8  # sums that a task of the tree adds
+_UNEQUAL = 1.3  # times its share of V, from which a thread has too much of it
+
+Done = tuple[list[tuple[Tensor, ...]], tuple[Tensor, ...]]  # by rows of each chunk, and summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,10 @@ class Distributed:
         return not isinstance(self.V._meta, np.ndarray)
 
     @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
     def is_at_hand(self) -> bool:
         """Whether chunks are arrays or futures, and not tasks that make them each time."""
         return not any(_is_task(chunk) for chunk in self.V.__dask_graph__().values())
@@ -64,29 +72,19 @@ class Distributed:
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """One pass: a task for each chunk, and a tree of sums.
-
-        The task also makes the chunk, unless that is in memory: chunks then go to no other worker.
-        """
+        """One pass: a task for each group of chunks, and a tree of sums."""
         from dask.base import compute
         from dask.delayed import delayed
 
-        done = self.V.map_blocks(
-            _done,
-            self._by_rows(rows),
-            delayed(part, pure=False),  # which travels once to each worker
-            self.ends if survey else None,
-            torch_dtype=dtype,
-            dtype=object,
-            meta=np.empty((0, 0), object),
-        )
-        tasks = [row[0] for row in done.to_delayed().tolist()]
-        joined = [delayed(_first, pure=False)(task) for task in tasks]
-        sums = [delayed(_second, pure=False)(task) for task in tasks]
-        while len(sums) > 1:
-            groups = [sums[k : k + _FAN_IN] for k in range(0, len(sums), _FAN_IN)]
-            sums = [delayed(_added, pure=False)(group) for group in groups]
         try:
+            groups = self._groups
+            sent = delayed(part, pure=False)  # which travels once to each worker
+            tasks = (self._alone if groups is None else self._together)(sent, rows, dtype, survey)
+            joined = [delayed(_first, pure=False)(task) for task in tasks]
+            sums = [delayed(_second, pure=False)(task) for task in tasks]
+            while len(sums) > 1:
+                some = [sums[k : k + _FAN_IN] for k in range(0, len(sums), _FAN_IN)]
+                sums = [delayed(_added, pure=False)(each) for each in some]
             joined, (summed,) = compute(joined, sums)
         except Exception as error:
             if not _is_loss(error):
@@ -96,8 +94,74 @@ class Distributed:
                 f"the Dask workers did not finish a pass over V ({type(error).__name__}: {first}); "
                 "check that the cluster runs, and start again"
             ) from error
-        whole = [torch.cat(list(some)) for some in zip(*joined, strict=True)]
-        return whole, list(summed)
+        chunks = [chunk for some in joined for chunk in some]
+        if groups is not None:
+            by_number = dict(zip((k for group in groups for k in group), chunks, strict=True))
+            chunks = [by_number[k] for k in range(len(chunks))]
+        return [torch.cat(list(some)) for some in zip(*chunks, strict=True)], list(summed)
+
+    def _alone(
+        self, part: Any, rows: tuple[Tensor, ...], dtype: torch.dtype, survey: bool
+    ) -> list[Any]:
+        """A task for each chunk, which also makes the chunk: it then goes to no other worker."""
+        done = self.V.map_blocks(
+            _done,
+            self._by_rows(rows),
+            part,
+            self.ends if survey else None,
+            torch_dtype=dtype,
+            dtype=object,
+            meta=np.empty((0, 0), object),
+        )
+        return [row[0] for row in done.to_delayed().tolist()]
+
+    def _together(
+        self, part: Any, rows: tuple[Tensor, ...], dtype: torch.dtype, survey: bool
+    ) -> list[Any]:
+        """A task for each group: a task costs milliseconds, however short it is."""
+        from dask.delayed import delayed
+
+        chunks, ends = self._chunks, self.ends if survey else None
+        rows_of = [_Rows(tuple(F[a:b].clone() for F in rows)) for a, b in pairwise(self.ends)]
+        return [
+            delayed(_done_all, pure=False)(
+                [chunks[k] for k in group],
+                delayed(_Group(group, tuple(rows_of[k] for k in group)), traverse=False),
+                part,
+                ends,
+                dtype,
+            )
+            for group in self._groups or ()
+        ]
+
+    @cached_property
+    def _groups(self) -> tuple[tuple[int, ...], ...] | None:
+        """Chunks in the memory of workers, those of each thread; None where Dask decides.
+
+        They stay as they are at the first pass, so that sums are formed in the same order however
+        often workers are lost. None also where workers have unequal shares of V.
+        """
+        graph = self.V.__dask_graph__()
+        futures = [graph.get(key) for (key,) in self.V.__dask_keys__()]
+        if not all(type(f).__module__.startswith("distributed.") for f in futures):
+            return None
+        client: Any = futures[0].client
+        held, threads = client.who_has(futures), client.nthreads()
+        by_worker: dict[str, list[int]] = {}
+        for k, future in enumerate(futures):
+            where = sorted(set(held.get(future.key, ())) & set(threads))
+            if not where:
+                return None  # still being made, or lost
+            by_worker.setdefault(where[0], []).append(k)
+        groups = [
+            tuple(some[j :: threads[worker]])
+            for worker, some in sorted(by_worker.items())
+            for j in range(min(threads[worker], len(some)))
+        ]
+        most = max(sum(self.ends[k + 1] - self.ends[k] for k in group) for group in groups)
+        if most * sum(threads.values()) > _UNEQUAL * self.shape[0]:
+            return None
+        return tuple(sorted(groups))
 
     def _by_rows(self, rows: tuple[Tensor, ...]) -> Any:
         """A Dask array whose chunks hold the rows of each tensor that go with a chunk of V."""
@@ -177,6 +241,14 @@ def _is_task(node: Any) -> bool:
     return kind is tuple or (kind.__module__.startswith("dask.") and kind.__name__ != "DataNode")
 
 
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Numbers of chunks, and the rows that go with each."""
+
+    numbers: tuple[int, ...]
+    rows: tuple[_Rows, ...]
+
+
 @torch.no_grad()
 def _done(
     chunk: Any,
@@ -185,11 +257,29 @@ def _done(
     ends: tuple[int, ...] | None,
     torch_dtype: torch.dtype,
     block_id: tuple[int, int] | None = None,
-) -> Parts:
+) -> Done:
     """One chunk's share of a pass, on a worker."""
     block, number = lent(chunk, torch_dtype), (block_id or (0, 0))[0]
     task = part if ends is None else Surveyed(part, called(number, ends))
-    return task(block, *rows.tensors)
+    joined, summed = task(block, *rows.tensors)
+    return [joined], summed
+
+
+def _done_all(
+    chunks: list[Any],
+    group: _Group,
+    part: Part,
+    ends: tuple[int, ...] | None,
+    torch_dtype: torch.dtype,
+) -> Done:
+    """The share of several chunks, one after another."""
+    joined: list[tuple[Tensor, ...]] = []
+    summed: tuple[Tensor, ...] = ()
+    for chunk, rows, number in zip(chunks, group.rows, group.numbers, strict=True):
+        (by_rows,), sums = _done(chunk, rows, part, ends, torch_dtype, (number, 0))
+        summed = tuple(a + b for a, b in zip(summed, sums, strict=True)) if joined else sums
+        joined.append(by_rows)
+    return joined, summed
 
 
 def _is_loss(error: Exception) -> bool:
@@ -203,11 +293,11 @@ def _is_loss(error: Exception) -> bool:
     return is_closed and place.partition(".")[0] in ("distributed", "tornado")
 
 
-def _first(result: Parts) -> tuple[Tensor, ...]:
+def _first(result: Done) -> list[tuple[Tensor, ...]]:
     return result[0]
 
 
-def _second(result: Parts) -> tuple[Tensor, ...]:
+def _second(result: Done) -> tuple[Tensor, ...]:
     return result[1]
 
 

@@ -14,11 +14,12 @@ from factormer.data import Dense, Matrix, Observed, Sparse, checked
 from factormer.data.dask import distributed_of, is_dask
 from factormer.data.factors import Factors
 from factormer.data.frame import Labelled
-from factormer.data.memory import as_bytes, memory
+from factormer.data.memory import as_bytes, bytes_on, memory
 from factormer.data.outofcore import blocks_of
-from factormer.data.sources import Source, source_of
+from factormer.data.sources import Source, array_source, source_of
 
 _COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
+_THERE = 2.6  # the same on a GPU, where what is stored in halves may be left out
 _REAL = (int, float, np.integer, np.floating)
 
 
@@ -91,21 +92,37 @@ def fits(source: Source, memory_limit: Any = None) -> bool:
 
 
 def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
-    """V as it is, or loaded from its file or store; as `Blocks` if it would not fit into memory."""
+    """V as it is, or loaded from its file or store; as `Blocks` if it would not fit into memory.
+
+    If a GPU is named, that is its memory, and blocks travel there.
+    """
+    there = None if device is None else as_device(device)
     limit = as_bytes(memory_limit)
     if is_dask(V):
         return distributed_of(V, memory_limit)
     source = source_of(V)
+    if there is not None and there.type == "cuda":
+        return _brought_to(there, V, source, memory_limit)
     if source is None:
         return V
     if fits(source, limit):
         return V if isinstance(V, np.memmap) else source.read(0, source.shape[0])
-    if device is not None and as_device(device).type != "cpu":
-        raise ValueError(
-            f"device is {str(device)!r}, and V, a {source.kind}, is larger than memory_limit "
-            "allows; it is read in blocks on the CPU: leave device out"
-        )
     return blocks_of(source, memory_limit)
+
+
+def _brought_to(device: torch.device, V: Any, source: Source | None, memory_limit: Any) -> Any:
+    """V itself if a fit of it keeps within the memory of a GPU, and blocks that travel if not."""
+    inside = array_source(V) if source is None else source
+    if inside is None or _THERE * inside.nbytes <= bytes_on(device, memory_limit):
+        if source is None or isinstance(V, np.memmap):
+            return V
+        return source.read(0, source.shape[0])
+    if inside.is_sparse:
+        raise ValueError(
+            f"device is {str(device)!r}, and V, a {inside.kind}, is larger than its memory or "
+            "memory_limit allows; sparse data is read in blocks on the CPU alone: leave device out"
+        )
+    return blocks_of(inside, memory_limit, sent_to=device)
 
 
 def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sparse:

@@ -94,8 +94,8 @@ class Journal:
 
     def keep(self, key: str, joined: list[Tensor], summed: list[Tensor]) -> None:
         """Write what a pass has found, completely or not at all; a full disk ends no run."""
-        arrays = {f"joined{k}": F.numpy() for k, F in enumerate(joined)}
-        arrays |= {f"summed{k}": F.numpy() for k, F in enumerate(summed)}
+        arrays = {f"joined{k}": F.cpu().numpy() for k, F in enumerate(joined)}
+        arrays |= {f"summed{k}": F.cpu().numpy() for k, F in enumerate(summed)}
         try:
             with replacing(self._file(key)) as file:
                 np.savez(file, seal=np.array(_seal(key, arrays)), **arrays)  # pyright: ignore[reportArgumentType]

@@ -181,7 +181,8 @@ def whitening(W: Float[Tensor, "m j"]) -> Float[Tensor, "j k"]:
     """C for which the columns of W C are orthonormal and span those of W, up to rounding."""
     size = W.norm(dim=0).double().clamp(min=torch.finfo(W.dtype).tiny)
     gram = (W.mT @ W).double() / size[:, None] / size
-    values, vectors = torch.linalg.eigh(gram)
+    found = torch.linalg.eigh(gram.cpu())  # a GPU would take longer for so few numbers
+    values, vectors = (part.to(W.device) for part in found)
     clear = values > _RANK[W.dtype] * values[-1]
     return (vectors[:, clear] / values[clear].sqrt() / size[:, None]).to(W.dtype)
 

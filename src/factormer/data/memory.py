@@ -12,6 +12,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import torch
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * k) for k, unit in enumerate("KMGT", 1)}
 _LONG = 10**18  # bytes
@@ -63,3 +65,10 @@ def as_bytes(limit: Any) -> float:
             "number of bytes above 0, or text such as '4GB' or '512MiB'"
         )
     return size
+
+
+def bytes_on(device: Any, limit: Any = None) -> float:
+    """A `memory_limit` for a device, in bytes; None: nine tenths of what is free there."""
+    if limit is not None or device.type != "cuda":
+        return as_bytes(limit)
+    return 0.9 * torch.cuda.mem_get_info(device)[0]

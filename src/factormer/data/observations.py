@@ -20,7 +20,7 @@ def observe(
     mask: Any = None,
     weights: Any = None,
     missing: str | None = None,
-    device: str | None = None,
+    device: str | torch.device | None = None,
     memory_limit: Any = None,
 ) -> Matrix:
     """V, with the weights of its entries if some are unknown or weights differ."""
@@ -112,7 +112,9 @@ def _check_some(omega: torch.Tensor) -> None:
         raise ValueError("no entry of V is known: mask, weights or missing leave none to fit")
 
 
-def _sparse(V: Any, mask: Any, weights: Any, missing: str | None, device: str | None) -> Matrix:
+def _sparse(
+    V: Any, mask: Any, weights: Any, missing: str | None, device: str | torch.device | None
+) -> Matrix:
     """The entries that weights or mask store are known; without them, those that V stores."""
     matrix = as_matrix(V)
     at = matrix.by_rows  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,9 +1,13 @@
-"""Blocks on this machine: each thread has one of its own, and one more reads the next."""
+"""Blocks on this machine: each thread has one of its own, and one more reads the next.
+
+They are worked on in memory, or travel to a device whose memory V is too large for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,9 +19,10 @@ from torch import Tensor
 
 from factormer import kernels
 from factormer.data.blocks import Blocks, Reader
-from factormer.data.memory import as_bytes
+from factormer.data.memory import as_bytes, bytes_on
 from factormer.data.parts import Part, Parts, Surveyed, as_block
 from factormer.data.sources import Source
+from factormer.data.staging import Here, There
 from factormer.kernels.lanes import Line
 from factormer.kernels.threads import width
 
@@ -25,6 +30,10 @@ _SHARE = 8  # the part of the memory limit that a block takes; there are three o
 _LANES = 3  # of them at least: two are worked on while a third one is read
 _MORE = 16  # the part of the limit that further blocks may take, for further threads
 _BLOCK = 2**24  # bytes of a block from which larger ones are no faster
+_SENT = 2**27  # the same of a block that travels
+_HERE = torch.device("cpu")
+
+Room = Here | There | None  # None for sparse blocks, which bring their own
 
 
 @dataclass(eq=False)
@@ -37,13 +46,22 @@ class Traffic:
 
 @dataclass(frozen=True, eq=False)
 class OutOfCore:
-    """A source that is read from block to block, `ends` being their first rows and the last end."""
+    """A source that is read from block to block, `ends` being their first rows and the last end.
+
+    If `sent_to` is a device, dense blocks travel there and are worked on there, as are factors.
+    """
 
     source: Source
     ends: tuple[int, ...]
     room: float
     lanes: int = _LANES  # threads with a block each, at most
     traffic: Traffic = field(default_factory=Traffic)
+    sent_to: torch.device | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where blocks are worked on."""
+        return self.sent_to or _HERE
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,14 +95,17 @@ class OutOfCore:
         sums: list[Tensor] = []
         rooms = self._rooms(dtype, lanes := self._lanes(dtype))
 
-        def load(number: int, lane: int) -> Any:
-            return self._load(self.ends[number], self.ends[number + 1], dtype, rooms[lane])
+        def load(number: int, lane: int) -> tuple[Room, Any]:
+            room = rooms[lane]
+            block = self._load(self.ends[number], self.ends[number + 1], dtype, room)
+            return room, block if room is None else room.sent(block)
 
-        def work(number: int, block: Any) -> Parts:
-            at = slice(*self.ends[number : number + 2])
+        def work(number: int, loaded: tuple[Room, Any]) -> Parts:
+            at, (room, block) = slice(*self.ends[number : number + 2]), loaded
             name = called(number, self.ends)
             task = Surveyed(part, name, self.source.columns) if survey else part
-            return task(block, *(F[at] for F in rows))
+            with nullcontext() if room is None else room.working():
+                return task(block, *(F[at] for F in rows))
 
         def join(number: int, found: Parts) -> None:
             joined, summed = found
@@ -103,6 +124,8 @@ class OutOfCore:
     def _lanes(self, dtype: torch.dtype) -> int:
         """How many blocks there are at a time; one less where what is read is copied into them."""
         source = self.source
+        if self.sent_to is not None:
+            return _LANES
         direct = source.dtype == kernels.real(dtype) and (source.is_sparse or source.take)
         return min(width() + 1, self.lanes if direct else self.lanes - 1)
 
@@ -122,15 +145,17 @@ class OutOfCore:
                     coming = reader.submit(self._load, *cuts[number + 1], dtype, room)
                 yield slice(a, b), block
 
-    def _rooms(self, dtype: torch.dtype, count: int) -> list[np.ndarray | None]:
+    def _rooms(self, dtype: torch.dtype, count: int) -> list[Room]:
         """Memory for some dense blocks."""
         if self.source.is_sparse:
             return [None] * count
-        rows = max(b - a for a, b in pairwise(self.ends))
-        return [np.empty((rows, self.shape[1]), kernels.real(dtype)) for _ in range(count)]
+        rows, n = max(b - a for a, b in pairwise(self.ends)), self.shape[1]
+        if self.sent_to is not None:
+            return [There(rows, n, dtype, self.sent_to) for _ in range(count)]
+        return [Here(rows, n, kernels.real(dtype)) for _ in range(count)]
 
-    def _load(self, a: int, b: int, dtype: torch.dtype, room: np.ndarray | None) -> Any:
-        take = self.source.take
+    def _load(self, a: int, b: int, dtype: torch.dtype, into: Room) -> Any:
+        take, room = self.source.take, None if into is None else into.emptied()
         try:
             if take is not None and room is not None and room.dtype == self.source.dtype:
                 rows: Any = take(a, b, room[: b - a])
@@ -149,18 +174,25 @@ class OutOfCore:
         return block
 
 
-def blocks_of(source: Source, memory_limit: Any = None) -> Blocks:
-    """Blocks of a source that keep within a limit, in bytes or as text ("4GB")."""
-    limit = as_bytes(memory_limit)
-    ends, largest = _cut(source, float(min(limit / _SHARE, _BLOCK)))
+def blocks_of(
+    source: Source, memory_limit: Any = None, *, sent_to: torch.device | None = None
+) -> Blocks:
+    """Blocks of a source that keep within a limit, in bytes or as text ("4GB").
+
+    With a device, dense ones travel there, and the limit is for its memory.
+    """
+    limit = as_bytes(memory_limit) if sent_to is None else bytes_on(sent_to, memory_limit)
+    size = _BLOCK if sent_to is None else _SENT
+    ends, largest = _cut(source, float(min(limit / _SHARE, size)))
     if largest > limit / _LANES:
         raise ValueError(
             f"memory_limit is {limit:.3g} bytes, and {largest:.3g} of V, a {source.kind}, are "
             "stored together, of which three must fit: raise memory_limit, or store V in smaller "
             "chunks or row groups"
         )
-    lanes = _LANES + min(_more_threads(), int(limit / _MORE / largest))
-    return Blocks(OutOfCore(source, ends, limit - lanes * largest, lanes))
+    more = 0 if sent_to is not None else min(_more_threads(), int(limit / _MORE / largest))
+    room = limit - (_LANES + more) * largest
+    return Blocks(OutOfCore(source, ends, room, _LANES + more, sent_to=sent_to))
 
 
 def limit_for(reader: Reader, need: float) -> float:
@@ -170,8 +202,10 @@ def limit_for(reader: Reader, need: float) -> float:
     source = reader.source
     stored = source.step if source.ends is None else max(b - a for a, b in pairwise(source.ends))
     together = stored * max(source.nbytes / source.shape[0], 1.0)
-    least = max(min(need / (1 - _LANES / _SHARE), need + _LANES * _BLOCK), need + _LANES * together)
-    return least / (1 - 1 / _MORE) if _more_threads() else least
+    size = _BLOCK if reader.sent_to is None else _SENT
+    least = max(min(need / (1 - _LANES / _SHARE), need + _LANES * size), need + _LANES * together)
+    more = _more_threads() if reader.sent_to is None else 0
+    return least / (1 - 1 / _MORE) if more else least
 
 
 def _more_threads() -> int:

@@ -29,6 +29,7 @@ _RESOLVED = {torch.float32: 1e-2, torch.float64: 1e-6}
 
 _LARGE = 2**16  # entries of a block from which compiled code surveys it
 _PIECE = 2**17  # entries of what is copied at a time
+_FAR_PIECE = 2**24  # the same on a GPU
 
 Parts = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 Part = Callable[..., Parts]  # of a block, and of rows of other tensors
@@ -196,9 +197,10 @@ def survey(block: Any, name: str, columns: tuple[str, ...] = ()) -> Float[Tensor
         square = scipy.sparse.csr_array((squares, block.indices, block.indptr), block.shape)
         sums = [A.sum(axis=1, dtype=np.float64) for A in (block, square)]
         return torch.from_numpy(np.stack([np.asarray(s).ravel() for s in sums], 1))
-    sums = torch.empty(len(block), 2, dtype=torch.float64)
-    real = kernels.real(block.dtype)
-    loops = kernels.surveying("sums", real) if block.numel() >= _LARGE else None
+    sums = torch.empty(len(block), 2, dtype=torch.float64, device=block.device)
+    real, on_cpu = kernels.real(block.dtype), block.device.type == "cpu"
+    large = on_cpu and block.numel() >= _LARGE
+    loops = kernels.surveying("sums", real) if large else None
     below: list[float] = []
 
     def some(start: int, stop: int) -> None:
@@ -207,20 +209,21 @@ def survey(block: Any, name: str, columns: tuple[str, ...] = ()) -> Float[Tensor
         below.append(loops.sums(real)(block.numpy(), start, stop, sums.numpy()))
 
     def slowly(start: int, stop: int) -> None:
-        for rows in _cut(start, stop, block.shape[1]):
+        for rows in _cut(start, stop, block):
             entries = block[rows].double()
             below.append(float(entries.amin()))
             sums[rows] = torch.stack([entries.sum(dim=1), entries.square().sum(dim=1)], 1)
 
-    share(slowly if loops is None else some, len(block), work=block.numel())
+    share(slowly if loops is None else some, len(block), work=block.numel() if on_cpu else 0)
     if not (math.isfinite(float(sums[:, 0].sum())) and min(below, default=0.0) >= 0):
         _check(block, name, columns)
     return sums
 
 
-def _cut(start: int, stop: int, n: int) -> Iterator[slice]:
-    """Rows of n entries, in pieces that stay in a cache."""
-    step = max(1, _PIECE // n)
+def _cut(start: int, stop: int, block: Tensor) -> Iterator[slice]:
+    """Rows of a block, in pieces that stay in a cache, or keep a GPU busy."""
+    piece = _PIECE if block.device.type == "cpu" else _FAR_PIECE
+    step = max(1, piece // block.shape[1])
     return (slice(a, min(a + step, stop)) for a in range(start, stop, step))
 
 
@@ -250,13 +253,13 @@ def _sq_error(
     block: Any, c: float, squares: float, W: Tensor, H: Tensor, VH: Tensor
 ) -> Float[Tensor, ""]:
     """‖W Hᵀ − c·block‖² from VH and the squares, or where few digits are left, from entries."""
-    norm = torch.tensor(c * c * squares, dtype=torch.float64)
+    norm = torch.tensor(c * c * squares, dtype=torch.float64, device=W.device)
     error = norm - 2 * inner(VH, W) + inner(W.mT @ W, H.mT @ H)
     if bool(error >= _RESOLVED[W.dtype] * norm):
         return error
     if not scipy.sparse.issparse(block):
         error = torch.zeros_like(norm)
-        for rows in _cut(0, len(block), block.shape[1]):
+        for rows in _cut(0, len(block), block):
             residual = torch.addmm(block[rows], W[rows], H.mT, beta=-c)
             error += torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2
         return error

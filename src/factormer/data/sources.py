@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 
 from factormer.data.cached import rows_of
 
+_REAL = (torch.float32, torch.float64)
 _STORES = ("h5py", "zarr", "anndata")  # packages whose arrays are read by slices of rows
 _FORMATS = ("encoding-type", "h5sparse_format", "format")
 _SHAPES = ("shape", "h5sparse_shape")
@@ -66,6 +68,18 @@ def source_of(V: Any) -> Source | None:
         return V
     found = _source_of(V)
     return found and replace(found, file=_file_of(V) or found.file)
+
+
+def array_source(V: Any) -> Source | None:
+    """A dense matrix in memory as a source, for a device that is too small for it; None else."""
+    if isinstance(V, torch.Tensor):
+        plain = V.layout == torch.strided and V.device.type == "cpu" and V.dtype in _REAL
+        V = V.detach().numpy() if plain else None
+    if type(V) is not np.ndarray or V.ndim != 2 or not V.size or V.dtype.kind not in "biuf":
+        return None
+    found = _sliced(V, "array")
+    as_it_is = V.dtype.kind == "f" and V.flags.c_contiguous and V.flags.writeable
+    return replace(found, take=lambda a, b, room: V[a:b]) if as_it_is else found
 
 
 def _file_of(V: Any) -> str | None:

@@ -14,7 +14,7 @@ from factormer.data.base import Normal, turned
 from factormer.data.dense import Dense
 
 _FEW = 2**22  # entries up to which other kernels take longer than products
-_WIDE = 64  # columns of which tensor cores take a multiple
+WIDE = 64  # columns of which tensor cores take a multiple
 
 
 class Halves(NamedTuple):
@@ -36,7 +36,7 @@ class Halves(NamedTuple):
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         """The product with X, likewise in halves; only that of both low ones is left out."""
         k = X.shape[1]
-        x = Halves.of(torch.nn.functional.pad(X, (0, -k % _WIDE)))
+        x = Halves.of(torch.nn.functional.pad(X, (0, -k % WIDE)))
         width = x.high.shape[1]
         first = _product(self.high, torch.cat(x, dim=1))
         return first[:, :k] + (first[:, width : width + k] + _product(self.low, x.high)[:, :k])
@@ -84,6 +84,12 @@ class Split(Dense):
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         readings.add()
         return self._halves @ X
+
+    def of_halves(self, x: Tensor) -> tuple[Float[Tensor, "m k2"], Float[Tensor, "m k"]]:
+        """The two products that make VX, of X in halves side by side: see `Halves`."""
+        readings.add()
+        high = x[:, : x.shape[1] // 2]
+        return _product(self._halves.high, x), _product(self._halves.low, high)
 
     def normal(self, W: Float[Tensor, "m r"]) -> Normal:
         """Return (VᵀW, WᵀW)."""

@@ -201,6 +201,10 @@ class _Run(Generic[A]):
         return self._reader.is_at_hand
 
     @property
+    def device(self) -> torch.device:
+        return self._reader.device
+
+    @property
     def room(self) -> float:
         return self._reader.room
 

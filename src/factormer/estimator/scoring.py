@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Matrix
+from factormer.data import Blocks, Matrix
 from factormer.data.factors import Factors
 from factormer.problem.loss import Loss
 from factormer.select.holdout import Speckled, parts_of
@@ -28,6 +28,11 @@ def held_out_score(
     as entries of a row: no prediction counts as more than the largest entry.
     """
     parts = parts_of(holdout)
+    if isinstance(V, Blocks):
+        raise ValueError(
+            f"X is a {V.reader.kind} that is read in blocks, of which no entries can be hidden: "
+            "score rows that fit into memory, as a sample of X does"
+        )
     speckled = Speckled.of(V, parts, _SEED, by_rows=True)
     total, weight, most = 0.0, 0.0, float(speckled.values.max())
     for part in range(parts):

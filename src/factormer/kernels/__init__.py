@@ -87,6 +87,17 @@ def fused_admm(H: Tensor) -> ModuleType | None:
     return _loaded("admm") if fits and _fuses(H) else None
 
 
+def fused_iteration(W: Tensor, H: Tensor) -> ModuleType | None:
+    """All of an iteration but its products with V; None where `fused_admm` is, and for stacks."""
+    serves = W.dim() == 2 and fused_admm(W) is not None and fused_admm(H) is not None
+    return _loaded("iteration") if serves else None
+
+
+def fused_sweeps(H: Tensor) -> ModuleType | None:
+    """Sweeps of HALS on a GPU; None for factors that are elsewhere, and for stacks."""
+    return _loaded("sweeps") if H.dim() == 2 and _fuses(H) else None
+
+
 def _fuses(X: Tensor) -> bool:
     if not X.is_cuda or torch.is_grad_enabled() or X.device.index != torch.cuda.current_device():
         return False

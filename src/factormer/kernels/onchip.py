@@ -2,7 +2,7 @@
 
 Needs CuPy, which compiles with NVRTC and keeps what it compiled on the disk. Imported by
 `kernels.on_chip()` alone. The twins are `accelerate.her.HER` and `accelerate.newton` with
-`run.stop.Stationary`.
+`run.stop.Stationary`; that of the learned start is `nn.anyfactormer`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SOURCES = [
-    Path(__file__).parent / "chip" / f"{name}.cu"
-    for name in ("common", "squares", "kullback", "run")
-]
+_SOURCES = Path(__file__).parent / "chip"
 RANKS = np.array([2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32])  # others take the next
 THREADS = np.array([32, 64, 128, 256])
 _TILE = 64  # rows of a factor, and of V, that are at hand at a time where V is far
@@ -37,13 +34,25 @@ class Options(NamedTuple):
     first: int = 0  # iterations of least squares on √V before those under Kullback–Leibler
 
 
+class Learned(NamedTuple):
+    """A learned start: the network's weights one after another, and how much is made of it."""
+
+    weights: Tensor
+    layers: int
+    powers: int  # pairs of products with V that find the subspace
+
+
 class Kind(NamedTuple):
-    """A kernel: its rank and threads, whether V is far and the loss; and bytes of shared memory."""
+    """A kernel: its rank and threads, whether V is far, the loss, the width of a network.
+
+    And bytes of shared memory. A width of 0 is a kernel without a learned start.
+    """
 
     rank: int
     threads: int
     is_far: bool
     is_kullback: bool
+    width: int
     memory: int
 
 
@@ -78,6 +87,13 @@ def _room(rank: np.ndarray, threads: np.ndarray) -> np.ndarray:
     return 4 * tiles * np.maximum(threads // tiles, 1)
 
 
+def turned_room(rank: int, threads: int, width: int) -> int:
+    """Bytes that a learned start needs beside: see `chip/turned.cu`."""
+    padded, tiles = rank + rank % 4, (rank // 2) ** 2
+    parts = max(4 * tiles * max(threads // tiles, 1), rank * width)
+    return 4 * (4 * rank * padded + parts + rank * (9 + 2 * width + 8) + 2 * padded + 4)
+
+
 def far_room(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Numbers of a room for W and H of problems that are far."""
     rank = RANKS[np.searchsorted(RANKS, r)]
@@ -91,14 +107,23 @@ def available(device: torch.device) -> int:
 
 
 @cache
-def _kernel(rank: int, threads: int, is_far: bool, is_kullback: bool, device: int) -> Any:
-    sizes = f"constexpr int R = {rank}, T = {threads};\n"
-    flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
-    code = sizes + flags + "\n".join(source.read_text() for source in _SOURCES)
+def _kernel(
+    rank: int, threads: int, is_far: bool, is_kullback: bool, width: int, device: int
+) -> Any:
+    code = source(rank, threads, is_far, is_kullback, width)
     with cupy.cuda.Device(device):
         function = cupy.RawModule(code=code, options=("-std=c++17",)).get_function("factorize")
         function.max_dynamic_shared_size_bytes = available(torch.device("cuda", device))
         return function
+
+
+def source(rank: int, threads: int, is_far: bool, is_kullback: bool, width: int) -> str:
+    """The text of a kernel; a learned start is part of it if it has a width."""
+    sizes = f"constexpr int R = {rank}, T = {threads};\n"
+    flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
+    names = ["common", "squares", "kullback", *(["turned"] if width else []), "run"]
+    texts = ((_SOURCES / f"{name}.cu").read_text() for name in names)
+    return sizes + flags + (f"#define WIDTH {width}\n" if width else "") + "\n".join(texts)
 
 
 def factorize(
@@ -109,19 +134,24 @@ def factorize(
     rooms: Tensor,
     report: Tensor,
     options: Options,
+    learned: Learned | None = None,
 ) -> None:
     """Factorize each task into W and H, and report how it went.
 
     A task is a row of int64: the addresses of V and of its transpose, where W, H and their room
     begin, the seed, m, n, r, and the sweeps for H and for W. All is on one GPU, and numbers are
     float32. `report` (tasks, 4) takes the RMSE, iterations, status, and the projected gradient
-    relative to that of the start. Does not synchronize.
+    relative to that of the start. Does not synchronize. A kind with a width takes a learned start.
     """
     device = tasks.device.index or 0
-    kernel, stream = _kernel(*kind[:4], device), torch.cuda.current_stream(device)
+    kernel, stream = _kernel(*kind[:5], device), torch.cuda.current_stream(device)
     pointers = [tensor.data_ptr() for tensor in (tasks, W, H, rooms, report)]
     numbers = (np.int32(options.max_iter), np.float32(options.tol), np.int32(options.order))
     flags = tuple(map(np.int32, (options.scale, options.settles, options.given, options.first)))
+    if kind.width:
+        assert learned is not None
+        pointer, amounts = learned.weights.data_ptr(), (learned.layers, learned.powers)
+        flags += (pointer, *map(np.int32, amounts))
     with cupy.cuda.Device(device), cupy.cuda.Stream.from_external(stream):
         grid, block = (len(tasks),), (kind.threads,)
         kernel(grid, block, (*pointers, *numbers, *flags), shared_mem=kind.memory)

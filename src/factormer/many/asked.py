@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from factormer.data.digest import checksum, described
-from factormer.many.jobs import COMMON, Jobs, Loose
+from factormer.many.jobs import COMMON, Jobs
+from factormer.many.loose import Loose
 from factormer.nn import zoo
 from factormer.run.request import Request
 
 FORMAT = 1  # of the files of a sweep
+_LATER = ("stop",)  # that the first files do not have: stored where it is no default
 _DEFAULTS = {
     name: inspect.signature(Request.of).parameters[name].default for name in COMMON
 }  # so that a default that is spelled out is no difference
@@ -30,18 +32,19 @@ def asked(jobs: Jobs) -> dict[str, Any]:
         "n_init": int(jobs.run.max()) + 1,
         "resample": jobs.resample,
         "random_state": _seeds(jobs.seed),
-        "device": jobs.device.type,
+        "device": (jobs.devices or (jobs.device,))[0].type,
         "options": {
             name: _option(jobs.options.get(name, _DEFAULTS[name]), name)
             for name in sorted(COMMON, key="init".__eq__)  # last: other options may change it
+            if name not in _LATER or jobs.options.get(name, _DEFAULTS[name]) != _DEFAULTS[name]
         },
     }
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """What differs first, in words that follow "a sweep"; None where nothing does."""
-    for name, value in now.items():
-        was = before.get(name)
+    for name in dict.fromkeys([*now, *before]):
+        was, value = before.get(name), now.get(name)
         if name == "options" and isinstance(was, dict):
             if (found := difference(was, value)) is not None:
                 return found

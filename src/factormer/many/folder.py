@@ -29,7 +29,7 @@ from factormer.data.locks import Lock, locked
 from factormer.many import shared, whole
 from factormer.many.asked import asked, difference, seeds_of
 from factormer.many.jobs import Jobs
-from factormer.many.results import Batch, Summaries
+from factormer.many.results import Batch, Renumbered
 from factormer.many.run import batches
 from factormer.many.stored import Stored, load, save
 from factormer.run.result import Result, Status
@@ -136,7 +136,7 @@ class Sweep:
         try:
             with closing(batches(_some(self.jobs, left), until=until)) as ended:
                 for batch in ended:
-                    ours = _Renumbered(batch, np.array(left)[batch.indices])
+                    ours = Renumbered(batch, np.array(left)[batch.indices])
                     for place, index in enumerate(ours.indices):
                         result = ours.result(place)
                         if result.status not in _CUT_SHORT:
@@ -187,20 +187,6 @@ class Sweep:
 
     def _kept(self, piece: int) -> Stored | None:
         return load(self._file(piece), self.jobs, self._span(piece), self.mark)
-
-
-@dataclass(frozen=True, eq=False)
-class _Renumbered:
-    """A batch of some of the jobs, with their indices among all."""
-
-    batch: Batch
-    indices: np.ndarray
-
-    def summaries(self) -> Summaries:
-        return self.batch.summaries()
-
-    def result(self, place: int) -> Result:
-        return self.batch.result(place)
 
 
 def _some(jobs: Jobs, indices: Sequence[int]) -> Jobs:

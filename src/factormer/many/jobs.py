@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from factormer.data import Dense, Matrix
+from factormer.data import Blocks, Dense, Matrix
+from factormer.data.device import as_devices
 from factormer.data.intake import as_rank, as_seed, like
 from factormer.data.observations import observe
+from factormer.many.loose import Loose
 from factormer.many.ragged import Ragged
 from factormer.many.reading import read
 from factormer.many.resample import RESAMPLES, check_resampling, resampled
@@ -30,6 +30,7 @@ COMMON = (
     "accelerator",
     "max_iter",
     "tol",
+    "stop",
     "loss",
     "regularize_W",
     "regularize_H",
@@ -48,44 +49,6 @@ class Job(NamedTuple):
     seed: int
 
 
-class Loose(NamedTuple):
-    """Matrices on one GPU that are not checked yet; their addresses if float32, stored by rows."""
-
-    tensors: Sequence[Tensor]
-    m: np.ndarray
-    n: np.ndarray
-    dtypes: set[torch.dtype]
-    pointers: np.ndarray | None
-
-    @staticmethod
-    def of(problems: Sequence[Any]) -> Loose | None:
-        """None where some are something else."""
-        if isinstance(problems, Ragged):
-            return _packed(problems)
-        if set(map(type, problems)) != {Tensor}:
-            return None
-        gpus, dtypes = {*map(Tensor.get_device, problems)}, {*map(attrgetter("dtype"), problems)}
-        shapes = [*map(attrgetter("shape"), problems)]
-        plain = len(gpus) == 1 and min(gpus) >= 0 and dtypes <= {torch.float32, torch.float64}
-        if not plain or {*map(len, shapes)} != {2}:
-            return None
-        sizes = np.fromiter(chain.from_iterable(shapes), int, 2 * len(shapes)).reshape(-1, 2)
-        if sizes.min() < 1 or {*map(attrgetter("layout"), problems)} != {torch.strided}:
-            return None
-        ready = dtypes == {torch.float32} and all(map(Tensor.is_contiguous, problems))
-        found = np.fromiter(map(Tensor.data_ptr, problems), int, len(shapes)) if ready else None
-        return Loose(problems, sizes[:, 0], sizes[:, 1], dtypes, found)
-
-
-def _packed(problems: Ragged) -> Loose | None:
-    entries = problems.entries
-    if not entries.is_cuda or entries.dtype not in (torch.float32, torch.float64):
-        return None
-    ready = entries.dtype == torch.float32 and entries.is_contiguous()
-    found = entries.data_ptr() + 4 * problems.starts if ready else None
-    return Loose(problems, problems.shapes[:, 0], problems.shapes[:, 1], {entries.dtype}, found)
-
-
 @dataclass(frozen=True, eq=False)
 class Jobs:
     """All factorizations of a call, in the order of the results.
@@ -101,12 +64,19 @@ class Jobs:
     options: dict[str, Any]
     as_given: list[Any]  # for each problem, how to hand out its factors
     resample: str | None = None
+    devices: tuple[torch.device, ...] = ()  # several, if the jobs are to be shared out
+    numbers: np.ndarray | None = None  # of the problems, where these are some of them
 
     def __len__(self) -> int:
         return len(self.problem)
 
     def __getitem__(self, index: int) -> Job:
         return Job(*(int(c[index]) for c in (self.problem, self.rank, self.run, self.seed)))
+
+    def number(self, index: int) -> int:
+        """The number of the problem of a job, as the caller counts."""
+        problem = int(self.problem[index])
+        return problem if self.numbers is None else int(self.numbers[problem])
 
     def matrix(self, index: int) -> Matrix:
         """The matrix of a job, drawn anew where that is asked."""
@@ -131,10 +101,15 @@ class Jobs:
             m, n = (m, n) if isinstance(V, list) else (m.repeat(V.shape[0]), n.repeat(V.shape[0]))
         return m[self.problem], n[self.problem], self.rank
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Whether all have one shape and one rank, as a stack may."""
-        return isinstance(self.sources, Dense) and bool((self.rank == self.rank[0]).all())
+        V = self.sources
+        return (
+            not isinstance(V, list)
+            and (isinstance(V, Dense) or all(bool((k == k[0]).all()) for k in (V.m, V.n)))
+            and bool((self.rank == self.rank[0]).all())
+        )
 
     @cached_property
     def device(self) -> torch.device:
@@ -184,6 +159,10 @@ class Jobs:
         if isinstance(V, Loose):
             if V.pointers is not None and not is_transposed:
                 return [], V.pointers[problem]  # the caller holds them
+            if isinstance(V.tensors, Ragged) and self.is_uniform:
+                chosen, places = np.unique(problem, return_inverse=True)
+                stack = stored(V.tensors.stacked(chosen))
+                return [stack], stack.data_ptr() + places * (4 * stack[0].numel())
             held = {k: stored(V.tensors[k]) for k in np.unique(problem).tolist()}
             return list(held.values()), np.array([held[k].data_ptr() for k in problem.tolist()])
         if not isinstance(V, list):
@@ -230,7 +209,7 @@ def jobs_of(
     resample: str | None,
     random_state: Any,
     missing: str | None,
-    device: str | None,
+    device: Any,
     options: dict[str, Any],
     memory_limit: Any = None,
 ) -> Jobs:
@@ -250,7 +229,9 @@ def jobs_of(
     check_choice("resample", resample, RESAMPLES)
     if ranks is None:
         raise ValueError("ranks is missing; pass a whole number, or a list of them")
-    sources = _sources(problems, missing, device, memory_limit)
+    devices = tuple(as_devices(device))
+    one = devices[0] if len(devices) == 1 else None  # else they move later
+    sources = _sources(problems, missing, one, memory_limit, may_wait=not devices)
     count = len(problems) if _is_many(problems) else 1
     if _is_many(problems):
         each = _ranks(ranks, count)
@@ -266,7 +247,18 @@ def jobs_of(
         as_given = [like(V) for V in problems]
     else:
         as_given = [like(problems[0] if _is_many(problems) else problems)] * count
-    return Jobs(sources, problem, rank, run, seed, options, as_given, resample)
+    several = devices if len(devices) > 1 else ()
+    _check_devices(sources, several)
+    return Jobs(sources, problem, rank, run, seed, options, as_given, resample, several)
+
+
+def _check_devices(sources: Any, devices: tuple[torch.device, ...]) -> None:
+    """Refuse several for data that is read in blocks."""
+    if devices and isinstance(sources, list) and any(isinstance(V, Blocks) for V in sources):
+        raise ValueError(
+            f"device names {len(devices)} devices, and V is read in blocks, one pass for all jobs: "
+            "name one device, or raise memory_limit so that V fits into memory"
+        )
 
 
 def _seeds(random_state: Any, count: int) -> np.ndarray:
@@ -294,13 +286,20 @@ def _is_many(problems: Any) -> bool:
 
 
 def _sources(
-    problems: Any, missing: str | None, device: str | None, memory_limit: Any
+    problems: Any,
+    missing: str | None,
+    device: torch.device | None,
+    memory_limit: Any,
+    *,
+    may_wait: bool,
 ) -> list[Matrix] | Loose | Dense:
-    """The matrices; a list of tensors on a GPU is checked later."""
+    """The matrices; tensors on a GPU are checked later."""
+    if missing is None and device is None and Ragged.is_stack(problems):
+        problems = Ragged.of_stack(problems)
     if isinstance(problems, list | tuple | Ragged):
         if not len(problems):
             raise ValueError("problems is empty; pass one matrix at least")
-        loose = Loose.of(problems) if missing is None and device is None else None
+        loose = Loose.of(problems) if missing is None and may_wait else None
         if loose is not None:
             return loose
         return [read(V, k, missing, device, memory_limit) for k, V in enumerate(problems)]

@@ -42,6 +42,25 @@ class Ragged(Sequence[Tensor]):
             raise ValueError("matrices is empty; pass one at least")
         return cls(torch.cat([A.reshape(-1) for A in tensors]), [tuple(A.shape) for A in tensors])
 
+    @classmethod
+    def of_stack(cls, stack: Tensor) -> Ragged:
+        """The matrices of a stack (problems, m, n), where they are."""
+        shapes = np.broadcast_to(np.array(stack.shape[1:]), (len(stack), 2))
+        return cls(stack.reshape(-1), shapes)
+
+    def stacked(self, chosen: np.ndarray) -> Tensor:
+        """Some of the matrices, which have one shape, as a stack; all of them without a copy."""
+        stack = self.entries.view(-1, *self.shapes[0].tolist())
+        return (
+            stack if len(chosen) == len(stack) else stack[torch.from_numpy(chosen).to(stack.device)]
+        )
+
+    @staticmethod
+    def is_stack(problems: Any) -> bool:
+        """Whether these are matrices of one shape in one tensor, as it is, on a GPU."""
+        is_tensor = type(problems) is Tensor and problems.is_cuda and problems.dim() == 3
+        return is_tensor and problems.numel() > 0 and problems.is_contiguous()
+
     def to(self, *args: Any, **options: Any) -> Ragged:
         """On another device, or in another precision, as `torch.Tensor.to`."""
         return Ragged(self.entries.to(*args, **options), self.shapes)

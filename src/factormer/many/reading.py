@@ -14,7 +14,11 @@ _LEAST = {dtype: float(np.finfo(dtype).tiny) for dtype in (np.dtype("f4"), np.dt
 
 
 def read(
-    V: Any, number: int, missing: str | None, device: str | None, memory_limit: Any = None
+    V: Any,
+    number: int,
+    missing: str | None,
+    device: torch.device | None,
+    memory_limit: Any = None,
 ) -> Matrix:
     """One of several problems, or an error that names it."""
     if type(V) is np.ndarray and missing is None and device is None and memory_limit is None:

@@ -58,6 +58,21 @@ class Listed(NamedTuple):
         return self.outcomes[place].result()
 
 
+class Renumbered(NamedTuple):
+    """A batch of some of the jobs, with their indices among all."""
+
+    batch: Batch
+    indices: np.ndarray
+
+    def summaries(self) -> Summaries:
+        """The numbers of each."""
+        return self.batch.summaries()
+
+    def result(self, place: int) -> Result:
+        """One of the results."""
+        return self.batch.result(place)
+
+
 class Results(Sequence[Any]):
     """Results in the order of the problems; `table()` has a row for each.
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -16,7 +17,7 @@ import torch
 
 from factormer import kernels
 from factormer.data import Blocks
-from factormer.many import beyond, chip, shared, whole
+from factormer.many import beyond, chip, devices, shared, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
@@ -51,11 +52,22 @@ Task = Callable[[], Done]
 
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
     """Jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
+    clock, shares = Clock(until), devices.shares(jobs)
+    if len(shares) == 1 and not jobs.devices:
+        yield from _batches(jobs, clock)
+        return
+    run = partial(_batches, clock=clock)
+    with closing(devices.side_by_side(jobs, shares, run, clock.end)) as ended:
+        yield from ended
+
+
+def _batches(jobs: Jobs, clock: Clock) -> Generator[Batch, None, None]:
+    """Those of one device."""
     left = np.ones(len(jobs), bool)
     for bucket in _on_chip(jobs, chip.served(jobs)):
         left[bucket.indices] = False
         yield bucket
-    ways, clock = _ways(jobs, np.flatnonzero(left).tolist()), Clock(until)
+    ways = _ways(jobs, np.flatnonzero(left).tolist())
     for done in _at_once(_tasks(jobs, ways, clock), clock):
         ways.alone.extend(done.left)
         yield from done.batches
@@ -248,7 +260,7 @@ def _ready(jobs: Jobs, index: int, clock: Clock) -> Plan:
     try:
         plan = jobs.ready(index)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"problem {jobs.problem[index]}: {error}") from error
+        raise type(error)(f"problem {jobs.number(index)}: {error}") from error
     if clock.until is None:
         return plan
     left = max(clock.until - time.perf_counter(), 1e-3)

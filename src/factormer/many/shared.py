@@ -43,6 +43,8 @@ def serves(plan: Plan) -> bool:
         return False
     if not isinstance(plan.start, Random) or not 0 < request.limits.max_iter <= _LONG:
         return False
+    if request.limits.stop != "gradient":
+        return False
     if problem.V.device.type != "cpu" or (request.solver, request.accelerator) not in _ASKED:
         return False
     return kernels.shared_products("ready") is not None

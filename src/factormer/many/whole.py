@@ -37,7 +37,10 @@ def serves(plan: Plan) -> bool:
     problem = request.problem
     if before or last.view is not View.ITSELF or type(last.solver) is not HER:
         return False
-    if not isinstance(plan.start, Random) or not 0 < request.limits.max_iter <= _LONG:
+    limits = request.limits
+    if limits.stop != "gradient":
+        return False
+    if not isinstance(plan.start, Random) or not 0 < limits.max_iter <= _LONG:
         return False
     if not (problem.is_plain and is_readable(problem.V)):
         return False

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from factormer.data.files import parsed, write
+from factormer.nn.anyfactormer import AnyFactormer, AnyFactormerConfig
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.rank import RankConfig, RankNetwork
@@ -26,8 +27,12 @@ from factormer.nn.refining import Network, build
 FORMAT = "factormer-1"
 _PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (docs/log.md)
 Model = TypeVar("Model", bound=torch.nn.Module)
-Config = ModelConfig | AnyRankConfig | RankConfig
-_KINDS = {"any-rank": AnyRankConfig, "rank": RankConfig}  # a card without a kind: ModelConfig
+Config = ModelConfig | AnyRankConfig | RankConfig | AnyFactormerConfig
+_KINDS = {  # a card without a kind: ModelConfig
+    "any-rank": AnyRankConfig,
+    "rank": RankConfig,
+    "any-factormer": AnyFactormerConfig,
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Card:
             return "model"
         if isinstance(self.config, AnyRankConfig):
             return "accelerator"
+        if isinstance(self.config, AnyFactormerConfig):
+            return "init"
         return "init" if self.config.n_points == 1 else "accelerator"
 
     @property
@@ -97,12 +104,14 @@ def models() -> dict[str, Card]:
     return {path.stem: read_card(path) for path in sorted(_folder().glob("*.safetensors"))}
 
 
-def load_model(name: str | Path) -> Network | AnyRankNetwork | RankNetwork:
+def load_model(name: str | Path) -> Network | AnyRankNetwork | RankNetwork | AnyFactormer:
     """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
     path = find_model(name)
     config = read_card(path).config
     if isinstance(config, RankConfig):
         return _filled(RankNetwork, config, path)
+    if isinstance(config, AnyFactormerConfig):
+        return _filled(AnyFactormer, config, path)
     make = AnyRankNetwork if isinstance(config, AnyRankConfig) else build
     return _filled(make, config, path)
 
@@ -114,6 +123,16 @@ def load_factormer(name: str | Path) -> Network:
         raise ValueError(f"{name} is an any-rank accelerator; choose a network that serves a rank")
     if isinstance(model, RankNetwork):
         raise ValueError(f"{name} chooses a rank; choose a network that serves a rank")
+    if isinstance(model, AnyFactormer):
+        raise ValueError(f"{name} is a start for any rank; choose a network that serves a rank")
+    return model
+
+
+def load_any_factormer(name: str | Path) -> AnyFactormer:
+    """Load a start that serves every rank."""
+    model = load_model(name)
+    if not isinstance(model, AnyFactormer):
+        raise ValueError(f"{name} is no start for any rank; 'any-rank-init' is, or one of your own")
     return model
 
 
@@ -122,6 +141,8 @@ def load_any_rank(name: str | Path) -> AnyRankNetwork:
     model = load_model(name)
     if isinstance(model, RankNetwork):
         raise ValueError(f"{name} chooses a rank; choose an any-rank accelerator")
+    if isinstance(model, AnyFactormer):
+        raise ValueError(f"{name} is a start; choose an any-rank accelerator")
     if not isinstance(model, AnyRankNetwork):
         raise ValueError(f"{name} serves only rank {model.config.rank}; choose an any-rank one")
     return model
@@ -162,6 +183,8 @@ def _filled(make: Callable[[Any], Model], config: Any, path: Path) -> Model:
 
 
 def _depth(config: Config) -> int:
+    if isinstance(config, AnyFactormerConfig):  # whose layers share their weights
+        return 1
     return config.n_pairs if isinstance(config, ModelConfig) else config.n_layers
 
 
@@ -180,7 +203,7 @@ def find_model(name: str | Path) -> Path:
     return path
 
 
-def save_model(model: Network | AnyRankNetwork | RankNetwork, card: Card, path: Path) -> None:
+def save_model(model: torch.nn.Module, card: Card, path: Path) -> None:
     """Write weights and card, completely or not at all."""
     header = {"format": FORMAT, "card": json.dumps(asdict(card), default=dict)}
     tensors = {k: v.detach().cpu().float().contiguous() for k, v in model.state_dict().items()}

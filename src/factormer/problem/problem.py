@@ -12,7 +12,7 @@ from torch import Tensor
 from factormer.data import Blocks, Matrix, Normal, Observed, n_entries, turned
 from factormer.data.blocks import Turned
 from factormer.data.entries import Entries
-from factormer.data.factors import Factors, every
+from factormer.data.factors import Factors
 from factormer.problem.arrays import slope
 from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
@@ -137,9 +137,8 @@ class Problem:
         as it is, with 1 in place of its mean; so is a stack whose penalties or loss would have to
         differ between members.
         """
-        mean, total = self.mean(), self.V.total()
-        if not every(total > 0):
-            mean = torch.where(total > 0, mean, torch.ones_like(mean))
+        mean = self.mean()
+        mean = torch.where(self.V.total() > 0, mean, torch.ones_like(mean))
         if self._is_rigid:
             mean = torch.ones_like(mean)
         V, level = self.V.scaled(mean.reciprocal()), self._level

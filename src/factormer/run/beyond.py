@@ -10,6 +10,7 @@ from factormer.data import Blocks, Matrix
 from factormer.data.outofcore import limit_for
 from factormer.data.svd import OVERSAMPLING
 from factormer.run import thresholds as T
+from factormer.run.registry import her_admm
 from factormer.run.request import Request
 
 _LOSS_SAYS = "one pass over V an iteration, W by Newton steps within it (V is beyond memory)"
@@ -24,7 +25,7 @@ def sketch_width(V: Matrix, rank: int) -> int:
     if not isinstance(V, Blocks):
         return p
     (m, n), wide = V.shape, T.WIDTH * rank + OVERSAMPLING
-    room = int((_numbers(V) - _ROWS * rank) / 3)  # the sketch, V̂ and a copy of it
+    room = int((_numbers(V) - _ROWS * rank) / _wide(V))
     if room < min(p, m, n):
         need = _least(V, rank)
         raise ValueError(
@@ -38,18 +39,23 @@ def sketch_width(V: Matrix, rank: int) -> int:
 def room_beside(V: Blocks, rank: int) -> int:
     """Columns of W and H of all runs on V that wait for a pass, while one of that rank works."""
     p = sketch_width(V, rank)
-    return max(rank, int((_numbers(V) - 3 * p - _ROWS * rank) / _WAITING))
+    return max(rank, int((_numbers(V) - _wide(V) * p - _ROWS * rank) / _WAITING))
 
 
 def _least(V: Blocks, rank: int) -> int:
     """Bytes of factors, products and the narrowest sketch."""
     p = min(rank + OVERSAMPLING, *V.shape)
-    return (3 * p + _ROWS * rank) * sum(V.shape) * V.dtype.itemsize
+    return (_wide(V) * p + _ROWS * rank) * sum(V.shape) * V.dtype.itemsize
 
 
 def _enough(V: Blocks, need: int) -> str:
     """A memory limit, in words, that leaves so many bytes, and a few for rounding."""
     return f"{math.ceil(1.001 * limit_for(V.reader, float(need)) / 1e5) / 10:g}MB are enough"
+
+
+def _wide(V: Blocks) -> int:
+    """How many matrices as wide as the sketch there are: it, V̂, a copy, on a GPU one to record."""
+    return 3 if V.device.type == "cpu" else 4
 
 
 def _numbers(V: Blocks) -> float:
@@ -59,12 +65,19 @@ def _numbers(V: Blocks) -> float:
 
 def passes(V: Blocks) -> Passes:
     """The solver: what comes between two passes costs little only where a pass costs much."""
+    if V.device.type != "cpu":
+        return Passes(ahead=her_admm())
     return Passes(worth=T.AT_HAND) if V.reader.is_at_hand else Passes()
 
 
 def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:
     """The solver for another loss, its name and why; an error where there is none."""
     problem, beta = request.problem, request.problem.loss.kernel_beta
+    if V.device.type != "cpu":
+        raise ValueError(
+            f"loss is {problem.loss}, and V, larger than the memory of {str(V.device)!r}, travels "
+            "there in blocks, for which there is the squared error alone: leave device out"
+        )
     if beta is None or not 1 <= beta < 2 or (V.reader.is_sparse and beta != 1):
         raise ValueError(
             f"loss is {problem.loss}, and V, a {V.reader.kind}, is read in blocks, for which there "

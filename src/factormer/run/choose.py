@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from factormer.accelerate.base import Judged
+from factormer.accelerate.base import Judged, Restarted
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
@@ -140,10 +140,7 @@ def _solver(request: Request, view: View) -> _Solver:
     problem, V, uses = request.problem, request.problem.V, request.accelerator
     special = request.is_symmetric or not problem.is_plain
     if special and uses not in (None, "auto"):
-        raise ValueError(
-            f"accelerator is {uses!r}, which serves only the plain squared error; with "
-            "another loss, unknown entries, weights, penalties or symmetry leave it out"
-        )
+        networks.check_special(uses, V, request.is_symmetric)
     if uses == "auto":  # no network pays by default: benchmarks/networks.py
         uses = None
     by_passes = view is View.ITSELF and request.solver == "auto"
@@ -163,6 +160,11 @@ def _solver(request: Request, view: View) -> _Solver:
     solver = kind.make(problem)
     if network is None:
         return _Solver(solver, kind.name, f"{kind.says} ({why})")
+    if special and not isinstance(solver, Restarted):
+        raise ValueError(
+            f"accelerator is {uses!r}, which replaces an extrapolation, and solver {kind.name!r} "
+            "has none here: leave the accelerator out, or choose another solver"
+        )
     solver = networks.accelerated(solver, network)
     return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}")
 
@@ -310,9 +312,12 @@ def _auto_lifted(request: Request) -> _Start:
     small = one and float(problem.V.work()) <= T.SMALL_LOSS
     counts = isinstance(known, Dense) and problem.loss.is_for_counts
     random = STARTS["random"]()
+    if isinstance(problem.V, Sparse) and problem.loss.is_for_counts and known.device.type == "cpu":
+        why = "20 iterations of least squares on √V first, and three multiplicative updates"
+        return _Start(Squared(random, on_counts=3), "random", why)
     if small and counts:
         why = "V is small: 20 iterations of least squares on √V first"
-        return _Start(Squared(Lifted(random, n_iter=20)), "random", why)
+        return _Start(Squared(random), "random", why)
     if one and counts and known.device.type == "cpu":
         return _Start(Rooted(), "rotated", "least squares on √V first, most of them on a sketch")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"

@@ -29,6 +29,7 @@ from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, plain_rmse, settled_by_products
 from factormer.run.stages import Stage, solve_in_stages
 from factormer.run.stop import (
+    Decrease,
     Rounding,
     Slowing,
     Stalled,
@@ -145,7 +146,7 @@ def _run(
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
     stationary = Stationary(limits.tol)
-    rules: list[StopRule] = [stationary]
+    rules: list[StopRule] = [stationary if limits.stop == "gradient" else Decrease(limits.tol)]
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:

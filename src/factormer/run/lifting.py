@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from factormer.accelerate.her import HER
-from factormer.data import Dense, sketch
+from factormer.data import Dense, Matrix, Sparse, sketch
 from factormer.data.factors import Factors, where
 from factormer.data.svd import OVERSAMPLING
 from factormer.problem.losses import Beta
@@ -39,27 +40,51 @@ class Lifted:
 
 @dataclass(frozen=True)
 class Squared:
-    """A start for counts, from one for their roots.
+    """A start for counts: one for their roots, after iterations of least squares on them.
 
     If V has counts, errors of √V have one size everywhere, so least squares weigh them correctly.
     """
 
     base: Initializer
+    on_roots: int = 20
+    on_counts: int = 0
+    solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
-        assert isinstance(problem.V, Dense)
-        x = self.base(Problem(Dense(problem.V.entries.sqrt()), problem.rank), rng)
-        return Factors(*(lifted(F.square()) for F in x))
+        roots = Problem(rooted(problem.V), problem.rank)
+        x = iterated(roots, self.solver, self.base(roots, rng), self.on_roots).factors
+        return squared(problem.V, x, self.on_counts)
+
+
+def squared(V: Matrix, x: Factors, n_iter: int) -> Factors:
+    """A start for V from a fit of √V, after a few multiplicative updates.
+
+    The square is in the right place but too small, as a sum of squares is less than the square of
+    the sum; the updates mend that at less cost than Newton steps.
+    """
+    x = Factors(*(lifted(F.square()) for F in x))
+    if not n_iter:
+        return x
+    counts = Problem(V, x.W.shape[-1], Beta(1.0))
+    return Factors(*(lifted(F) for F in iterated(counts, Multiplicative(), x, n_iter).factors))
+
+
+def rooted(V: Matrix) -> Matrix:
+    """√V, entry by entry."""
+    if isinstance(V, Dense):
+        return Dense(V.entries.sqrt())
+    assert isinstance(V, Sparse)
+    values = V.by_rows.values.sqrt()
+    return Sparse(replace(V.by_rows, values=values), math.sqrt(V.scale))
 
 
 @dataclass(frozen=True)
 class Rooted:
     """A start for counts in a large matrix: several fits of √V on a sketch, the best of them on √V.
 
-    Its square is in the right place but too small, as a sum of squares is less than the square of
-    the sum; a few multiplicative updates mend that. In float32, since it is only a start. Least
-    squares iterate many times faster than Newton steps, and end near better optima than those that
-    steps from a random start find (docs/log.md).
+    Squared and mended. In float32, since it is only a start. Least squares iterate many times
+    faster than Newton steps, and end near better optima than those that steps from a random start
+    find (docs/log.md).
     """
 
     on_sketch: int = 60
@@ -69,9 +94,9 @@ class Rooted:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         if not isinstance(problem.V, Dense):  # as most of it is zero
-            return Lifted(Random(), n_iter=0)(problem, rng)
+            return Squared(Random(), on_counts=self.on_counts)(problem, rng)
         V, r = problem.V.to(torch.float32), problem.rank
-        roots = Problem(Dense(V.entries.sqrt()), r)
+        roots = Problem(rooted(V), r)
         if r + OVERSAMPLING <= min(V.shape):
             small = Problem(sketch(roots.V, r + OVERSAMPLING, rng), r)
             x, *others = Rotated().candidates(small, rng)
@@ -80,9 +105,7 @@ class Rooted:
         else:
             x = Rotated()(roots, rng)
         x = iterated(roots, self.solver, x, self.on_roots).factors
-        x = Factors(*(lifted(F.square()) for F in x))
-        x = iterated(Problem(V, r, Beta(1.0)), Multiplicative(), x, self.on_counts).factors
-        return Factors(*(lifted(F).to(problem.V.dtype) for F in x))
+        return Factors(*(F.to(problem.V.dtype) for F in squared(V, x, self.on_counts)))
 
 
 def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b m r"]:

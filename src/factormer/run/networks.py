@@ -14,20 +14,36 @@ from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
+from factormer.accelerate.turned import Turned, TurnedAccelerator
+from factormer.data import Blocks, Matrix
 from factormer.nn import zoo
+from factormer.nn.anyfactormer import AnyFactormer
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.nn.rank import RankNetwork
 from factormer.solvers.base import Solver
 
 ANY_RANK = "any-rank"  # which is small, and asked for often
+ANY_RANK_START = "any-rank-init"  # that on the chip of a GPU
 
 
-def learned_start(name: str, device: torch.device) -> LearnedInit:
+def learned_start(name: str, device: torch.device) -> LearnedInit | Turned:
     """The start by the network of that name."""
+    network = zoo.load_model(name)
+    if isinstance(network, AnyFactormer):
+        return Turned(network.to(device))
     return LearnedInit(zoo.load_factormer(name).to(device))
 
 
-def accelerator(name: str, device: torch.device) -> zoo.Network | AnyRankNetwork:
+@cache
+def turning(device: torch.device) -> AnyFactormer:
+    """The network that begins many problems on a GPU, loaded once."""
+    return zoo.load_any_factormer(ANY_RANK_START).to(device)
+
+
+Accelerating = zoo.Network | AnyRankNetwork | AnyFactormer
+
+
+def accelerator(name: str, device: torch.device) -> Accelerating:
     """The network of that name, to accelerate; small ones that ship are loaded once."""
     if not ships(name, use="accelerator"):
         names = ", ".join(["auto", "None", *names_for("accelerator")])
@@ -40,20 +56,33 @@ def accelerator(name: str, device: torch.device) -> zoo.Network | AnyRankNetwork
     return network.to(device)
 
 
+def check_special(name: str, V: Matrix, is_symmetric: bool) -> None:
+    """Check that a network serves another loss, or penalties: those for any rank do, in memory."""
+    plain = is_symmetric or isinstance(V, Blocks)
+    if plain or not isinstance(accelerator(name, V.device), AnyRankNetwork):
+        raise ValueError(
+            f"accelerator is {name!r}, which serves only the plain squared error; with "
+            "another loss, unknown entries, weights or penalties choose 'any-rank' or leave it "
+            "out, and with symmetry or data beyond memory leave it out"
+        )
+
+
 @cache
 def _shipped(name: str) -> AnyRankNetwork:
     return zoo.load_any_rank(name)
 
 
-def accelerated(solver: Solver[Any], network: zoo.Network | AnyRankNetwork) -> Solver[Any]:
+def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
     """The solver with that network.
 
-    An any-rank network replaces the extrapolation in "her" and "her-admm", and in "ahead" wherever
-    no iterations are made ahead.
+    An any-rank network replaces the extrapolation in "her", "her-admm" and the solvers for other
+    losses and penalties, and in "ahead" wherever no iterations are made ahead.
     """
+    if isinstance(network, AnyFactormer):
+        return Accelerated(solver, TurnedAccelerator(network), n_accel=1)
     if not isinstance(network, AnyRankNetwork):
         return Accelerated(solver, LearnedAccelerator(network))
-    if isinstance(solver, HER):
+    if isinstance(solver, HER | Restarted):
         return Restarted(solver.solver, AnyRank(network))
     if isinstance(solver, Lookahead):
         return replace(solver, resting=AnyRank(network))

@@ -90,6 +90,16 @@ def _newton(problem: Problem) -> Solver[Any]:
     return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), bold)
 
 
+def her_admm() -> Captured:
+    """ADMM, extrapolated with restart, recorded on a GPU."""
+    return Captured(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation())
+
+
+def _ahead(problem: Problem) -> Solver[Any]:
+    """On a GPU iterations ahead are recorded."""
+    return Lookahead() if problem.V.device.type == "cpu" else Lookahead(ahead=her_admm())
+
+
 def _admm(problem: Problem) -> Solver[Any]:
     known = problem.on_w.is_settled or problem.on_h.is_settled
     return ProximalADMM() if known else Restarted(ProximalADMM(), Extrapolation())
@@ -101,14 +111,14 @@ _LOSS = ("free", "divergence", "elastic")
 SOLVERS: tuple[Kind, ...] = (
     Kind(
         "ahead",
-        lambda _: Lookahead(),
+        _ahead,
         (*_PLAIN, "one matrix"),
         "HALS, with more iterations on a small matrix between passes over V",
     ),
     Kind("her", lambda _: HER(), _PLAIN, "HALS, extrapolated with restart"),
     Kind(
         "her-admm",
-        lambda _: Captured(TraceAOADMM(n_inner=10, tol=0.0, share=0.1), Extrapolation()),
+        lambda _: her_admm(),
         _PLAIN,
         "ADMM, extrapolated with restart",
     ),

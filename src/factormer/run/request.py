@@ -18,14 +18,19 @@ from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
+STOPS = ("gradient", "decrease")
 
 
 class Limits(NamedTuple):
-    """When to stop: iterations, the fall of the projected gradient, seconds."""
+    """When to stop: iterations, the fall of the projected gradient, seconds.
+
+    With `stop` "decrease", `tol` is that of `stop.Decrease`.
+    """
 
     max_iter: int = 200
     tol: float = 1e-4
     time_limit: float | None = None
+    stop: str = "gradient"
 
 
 DEFAULTS = Limits()
@@ -93,6 +98,7 @@ class Request:
         accelerator: str | Path | None = "auto",
         max_iter: int = 200,
         tol: float | int = 1e-4,
+        stop: str = "gradient",
         time_limit: float | int | None = None,
         random_state: int | None = 0,
         n_init: int = 1,
@@ -101,6 +107,7 @@ class Request:
     ) -> Request:
         """Read the keywords that `factorize`, `NMF` and the command line share."""
         check_limits(max_iter, tol, time_limit)
+        check_choice("stop", stop, STOPS)
         check_choice("order", order, ORDERS)
         check_choice("scale", scale, SCALES)
         check_count("n_init", n_init)
@@ -127,7 +134,7 @@ class Request:
             solver=solver,
             accelerator=None if accelerator is None else as_name("accelerator", accelerator),
             limits=Limits(
-                int(max_iter), float(tol), None if time_limit is None else float(time_limit)
+                int(max_iter), float(tol), None if time_limit is None else float(time_limit), stop
             ),
             seed=as_seed(random_state),
             n_init=int(n_init),

@@ -73,6 +73,24 @@ class Stationary:
 
 
 @dataclass(frozen=True)
+class Decrease:
+    """Stop once ten iterations lower the error by less than `tol` times the error at the start.
+
+    The error is √(2·objective / entries). What scikit-learn's multiplicative updates mean by their
+    tolerance; it says less about how near the end is. 0 never stops.
+    """
+
+    tol: float = 1e-4
+    every: int = 10
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if not self.tol or trace.last.iteration % self.every or len(trace) <= self.every:
+            return None
+        first, before, now = (trace.rows[k].rmse for k in (0, -1 - self.every, -1))
+        return Status.CONVERGED if every(before - now < self.tol * first) else None
+
+
+@dataclass(frozen=True)
 class TimeBudget:
     """Stop once `seconds` have passed `since` a reading of `time.perf_counter()`."""
 

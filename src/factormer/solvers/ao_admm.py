@@ -67,6 +67,12 @@ def _sq_norm(X: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b 1 1"]:
     return X.square().sum(dim=(-2, -1), keepdim=True)
 
 
+def weight_of(WtW: Float[Tensor, "*b r r"], share: float) -> Float[Tensor, "*b"]:
+    """ρ = share·tr(WᵀW)/r."""
+    rho = share * WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    return torch.where(rho > 0, rho, torch.ones_like(rho))  # W = 0 leaves H where it is
+
+
 class ADMMState(NamedTuple):
     """The point, the scaled dual variables of its two half-steps, and (VH, HᵀH) if known."""
 
@@ -133,6 +139,5 @@ class TraceAOADMM:
         return ADMMState(x, state.duals)
 
     def _nnls(self, normal: Normal, H: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
-        rho = self.share * normal.WtW.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-        rho = torch.where(rho > 0, rho, torch.ones_like(rho))  # W = 0 leaves H where it is
+        rho = weight_of(normal.WtW, self.share)
         return admm_nnls(normal, H, U, rho=rho, n_inner=self.n_inner, tol=self.tol)

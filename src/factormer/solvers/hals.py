@@ -12,7 +12,7 @@ from torch import Tensor
 
 from factormer.data import Matrix, Normal, n_rows
 from factormer.data.factors import Factors
-from factormer.kernels import compiled, real
+from factormer.kernels import compiled, fused_sweeps, real
 from factormer.kernels.threads import share
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
@@ -46,15 +46,17 @@ def hals_nnls(
 ) -> Float[Tensor, "*b n r"]:
     """Several sweeps from the nonnegative part of H.
 
-    Compiled for one matrix on a CPU, in float64 where that costs little; in torch for stacks, GPUs
-    and gradients.
+    Compiled for one matrix, on a CPU in float64 where that costs little; in torch for stacks and
+    gradients.
     """
+    if (fused := fused_sweeps(H)) is not None:
+        return fused.sweeps(*normal, H, int(n_sweeps), FLAT[H.dtype])
     plain = _is_plain(H)
     work = H.numel() * H.shape[-1] * int(n_sweeps) if plain else 0
     dtype = H.dtype if work >= _HEAVY else torch.float64
     loops = compiled("sweeps", real(dtype)) if plain else None
     if loops is None:
-        H = H.clamp(min=0)
+        H, n_sweeps = H.clamp(min=0), n_sweeps.to(H.device)
         for done in range(int(n_sweeps.max())):
             H = torch.where((done < n_sweeps)[..., None, None], sweep(normal, H), H)
         return H

@@ -52,9 +52,11 @@ def test_warm_start_begins_from_the_weights_given(tmp_path):
         torch.testing.assert_close(weight, model.state_dict()[key])
 
 
-def test_training_over_hals_runs(tmp_path):
-    run = train_any_rank(replace(CONFIG, base="hals", n_steps=2), tmp_path, evaluation=QUICK)
+@pytest.mark.parametrize("base", ["hals", "newton+mu", "l1+simplex"])
+def test_training_over_other_bases_runs(base, tmp_path):
+    run = train_any_rank(replace(CONFIG, base=base, n_steps=2), tmp_path, evaluation=QUICK)
     assert run.finished
+    assert set(run.figures) >= (set(base.split("+")) if "+" in base else {"by rank"})
     assert all(p.isfinite().all() for p in run.model.parameters())
 
 

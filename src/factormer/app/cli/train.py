@@ -41,7 +41,11 @@ def train(
 
     until = _until(minutes)
     as_device(device)
-    others = {"any-rank": _train_any_rank, "rank": _train_rank}
+    others = {
+        "any-rank": _train_any_rank,
+        "rank": _train_rank,
+        "any-factormer": _train_any_factormer,
+    }
     other = others.get(str(_existing(config, read_table).get("kind")))
     if other is not None:
         other(config, out, device, until)
@@ -97,6 +101,18 @@ def _train_any_rank(config: Path, out: Path | None, device: str, until: float) -
     )
     warm = load_any_rank(options.warm_start) if options.warm_start else None
     _trained(options, out, device, until, train_any_rank, make_card, warm, says)
+
+
+def _train_any_factormer(config: Path, out: Path | None, device: str, until: float) -> None:
+    from factormer.nn.zoo import load_any_factormer
+    from factormer.train.anyfactormer.config import AnyFactormerTraining
+    from factormer.train.anyfactormer.export import make_card
+    from factormer.train.anyfactormer.loop import train_any_factormer
+
+    options = AnyFactormerTraining.load(config)
+    says = _Says("drawing matrices", lambda e: f"loss {e['loss']:.3f}", _DRAWN)
+    warm = load_any_factormer(options.warm_start) if options.warm_start else None
+    _trained(options, out, device, until, train_any_factormer, make_card, warm, says)
 
 
 def _train_rank(config: Path, out: Path | None, device: str, until: float) -> None:

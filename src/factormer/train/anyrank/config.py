@@ -8,6 +8,8 @@ from pathlib import Path
 from factormer.nn.anyrank import AnyRankConfig
 from factormer.train.config import read_options
 
+BASES = ("admm", "hals", "newton", "mu", "l1", "simplex")  # those of `tasks.TASKS`
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnyRankTraining:
@@ -22,7 +24,7 @@ class AnyRankTraining:
     model: AnyRankConfig = field(default_factory=AnyRankConfig)
     warm_start: str = ""  # name or .safetensors file of the network to begin from
     data: tuple[str, ...] = ()  # .npy or .npz files to draw problems from; none: synthetic ones
-    base: str = "admm"  # the solver that is accelerated: "admm" or "hals"
+    base: str = "admm"  # what is accelerated, one of BASES; several are joined by +
 
     n_buckets: int = 36  # shapes (m, n, r)
     per_kind: int = 64  # matrices of each kind in a bucket
@@ -52,8 +54,9 @@ class AnyRankTraining:
     def __post_init__(self) -> None:
         if self.kind != "any-rank":
             raise ValueError(f"kind is {self.kind!r}; it must be 'any-rank'")
-        if self.base not in ("admm", "hals"):
-            raise ValueError(f"base is {self.base!r}; choose one of admm, hals")
+        if unknown := [base for base in self.bases if base not in BASES]:
+            known = ", ".join(BASES)
+            raise ValueError(f"base is {unknown[0]!r}; choose one of {known}, or several with +")
         for name in ("n_buckets", "per_kind", "n_steps", "lanes", "batch", "n_iter", "horizon"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
@@ -70,6 +73,11 @@ class AnyRankTraining:
             raise ValueError(f"n_reference is {self.n_reference}; it must be at least {followed}")
         if self.n_buckets % self.lanes:
             raise ValueError(f"n_buckets is {self.n_buckets}; lanes, {self.lanes}, must divide it")
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """What is accelerated, each in some of the buckets."""
+        return tuple(self.base.split("+"))
 
     @classmethod
     def load(cls, path: Path) -> AnyRankTraining:

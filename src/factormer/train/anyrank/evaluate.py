@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,14 @@ from torch import Tensor
 from factormer.accelerate.base import Restarted
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.train.anyrank.problems import STARTS, SYNTHETIC, Source, draw_bucket
+from factormer.train.anyrank.problems import (
+    STARTS,
+    SYNTHETIC,
+    Bucket,
+    Shape,
+    Source,
+    draw_bucket,
+)
 from factormer.train.anyrank.rollout import trajectory
 
 SHAPES = ((40, 30, 2), (25, 25, 5), (120, 70, 5), (60, 40, 10), (200, 150, 10), (300, 60, 16))
@@ -22,6 +29,8 @@ TOLERANCES = {
     "1 %": (1e-2, 1e-3),
     "0.1 %": (1e-3, 1e-4),
 }  # relative to the best, or to the mean of V
+
+Draw = Callable[[Shape, int, torch.Generator, Source], Bucket]
 
 
 class Comparison(NamedTuple):
@@ -71,6 +80,7 @@ def compare(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     source: Source = SYNTHETIC,
+    draw: Draw = draw_bucket,
 ) -> Comparison:
     """Both engines from the same starts on problems of all kinds; by default of SHAPES."""
     rng = torch.Generator(device).manual_seed(_SEED + seed)
@@ -78,8 +88,8 @@ def compare(
     refusals, labels = [], {"kind": [], "rank": [], "size": [], "start": []}
     for shape in dict.fromkeys(source.fitting(shape) for shape in shapes or SHAPES):
         m, n, r = shape
-        bucket = draw_bucket(shape, per_kind, rng, source)
-        problem = Problem(bucket.problem(slice(None)).V.to(dtype), r)
+        bucket = draw(shape, per_kind, rng, source)
+        problem = bucket.of(bucket.V.to(dtype))
         x0 = Factors(*(F.to(dtype) for F in bucket.x0))
         found, refused = ratios_of(network, classical, problem, x0, n_iter)
         for name, ratio in found.items():

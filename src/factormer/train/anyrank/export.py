@@ -7,7 +7,7 @@ from pathlib import Path
 from factormer.nn.zoo import Card
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.loop import AnyRankRun
-from factormer.train.anyrank.problems import KINDS
+from factormer.train.anyrank.tasks import TASKS
 from factormer.train.export import how_trained
 
 
@@ -18,8 +18,9 @@ def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version:
 
 
 def _data(config: AnyRankTraining) -> str:
-    kinds, ranks = len(config.data) or len(KINDS), f"ranks {config.min_rank}–{config.max_rank}"
+    kinds = len(config.data) or max(len(TASKS[base].source.names) for base in config.bases)
     count = config.n_buckets * config.per_kind * kinds
+    ranks = f"ranks {config.min_rank}–{config.max_rank}"
     if not config.data:
         return f"{count} synthetic matrices of {kinds} kinds, {ranks}"
     names = ", ".join(Path(file).name for file in config.data)

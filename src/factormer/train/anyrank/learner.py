@@ -14,7 +14,6 @@ from torch import Tensor
 
 from factormer.accelerate.base import RestartedState
 from factormer.accelerate.cuda_graph import map_tensors, tensors
-from factormer.data import Dense
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
 from factormer.train.anyrank.config import AnyRankTraining
@@ -157,7 +156,7 @@ class Learner:
         V, reference, best, *rest = static
         remaining = iter(rest)
         own = map_tensors(lambda _: next(remaining), state)
-        problem = Problem(Dense(V), entry.bucket.rank)
+        problem = entry.bucket.of(V)
         arguments = (problem, own, reference, best, entry.solver)
         self._gradients(*arguments)  # once uncaptured, to initialise libraries
         torch.cuda.synchronize()

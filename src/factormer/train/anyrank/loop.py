@@ -12,12 +12,12 @@ import torch
 
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.evaluate import compare, figures
+from factormer.train.anyrank.evaluate import SHAPES, compare, figures
 from factormer.train.anyrank.learner import Learner, Work
 from factormer.train.anyrank.own import parts_of
-from factormer.train.anyrank.pool import make_pool, solver_of
-from factormer.train.anyrank.problems import SYNTHETIC
+from factormer.train.anyrank.pool import make_pool
 from factormer.train.anyrank.rollout import classical, learned
+from factormer.train.anyrank.tasks import TASKS
 from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
 from factormer.train.interrupt import HeldInterrupt
 from factormer.train.loop import Report, check_same_run
@@ -55,7 +55,7 @@ def train_any_rank(
     """
     started = time.monotonic()
     torch_device = torch.device(device)
-    seen, unseen = parts_of(config.data) if config.data else (SYNTHETIC, SYNTHETIC)
+    seen, unseen = parts_of(config.data) if config.data else (None, None)
     pool = make_pool(config, torch_device, report, seen)
     smallest = min(len(entry.bucket.V) for entry in pool)
     if config.batch > smallest:
@@ -104,9 +104,22 @@ def train_any_rank(
         save()
     found: dict[str, Any] = {}
     if step >= total:  # of a run that is cut short, there is no time to measure
-        engines = learned(learner.average, solver_of(config)), classical(solver_of(config))
-        found = figures(compare(*engines, device=torch_device, source=unseen, **(evaluation or {})))
+        shapes = tuple(shape for shape in SHAPES if shape[2] <= config.max_rank)
+        options = {"device": torch_device, "source": unseen, "shapes": shapes}
+        options |= evaluation or {}
+        by_base = {base: _figures(config, base, learner.average, options) for base in config.bases}
+        found = by_base if len(by_base) > 1 else by_base[config.base]
     return AnyRankRun(learner.average, step >= total, step, total, elapsed(), found)
+
+
+def _figures(
+    config: AnyRankTraining, base: str, network: AnyRankNetwork, options: dict[str, Any]
+) -> dict[str, Any]:
+    """What the network saves over one of the bases."""
+    task = TASKS[base]
+    solver = task.solver(config, 0, None)
+    options = options | {"source": options["source"] or task.source, "draw": task.draw}
+    return figures(compare(learned(network, solver), classical(solver), **options))
 
 
 def new_network(config: AnyRankTraining) -> AnyRankNetwork:

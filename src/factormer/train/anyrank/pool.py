@@ -13,12 +13,11 @@ from torch import Tensor
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
-from factormer.solvers.hals import HALS
 from factormer.solvers.loop import iterated
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.problems import SYNTHETIC, Bucket, Source, draw_bucket, draw_shape
-from factormer.train.anyrank.rollout import admm, classical, trajectory
-from factormer.train.anyrank.sweeps import swept
+from factormer.train.anyrank.problems import Bucket, Source, draw_shape
+from factormer.train.anyrank.rollout import classical, trajectory
+from factormer.train.anyrank.tasks import TASKS
 
 _SEED = 7_919  # of the pool of run 0; far from the seeds that evaluation uses
 
@@ -33,29 +32,24 @@ class Entry:
     solver: Solver[Any]
 
 
-def solver_of(
-    config: AnyRankTraining, number: int = 0, shape: tuple[int, int, int] | None = None
-) -> Solver[Any]:
-    """The solver that is accelerated on a bucket; without a shape, one that serves them all."""
-    some = number % 3 == 2
-    if config.base == "admm":
-        return admm(config.n_inner_some if some else config.n_inner)
-    return HALS() if shape is None else swept(*shape, compressed=not some)
-
-
 def make_pool(
     config: AnyRankTraining,
     device: torch.device,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
-    source: Source = SYNTHETIC,
+    source: Source | None = None,
 ) -> list[Entry]:
-    """Draw the problems of a run and solve them classically; the same for the same config."""
+    """Draw the problems of a run and solve them classically; the same for the same config.
+
+    From the source, or from that of each base.
+    """
     rng = torch.Generator(device).manual_seed(_SEED + 1_000_003 * config.seed)
     pool, ranks = [], (config.min_rank, config.max_rank)
     for number in range(config.n_buckets):
-        shape = source.fitting(draw_shape(number, ranks, config.max_size, rng))
-        bucket = draw_bucket(shape, config.per_kind, rng, source)
-        solver = solver_of(config, number, shape)
+        task = TASKS[_base(config, rng)]
+        drawn = source or task.source
+        shape = drawn.fitting(draw_shape(number, ranks, config.max_size, rng))
+        bucket = task.draw(shape, config.per_kind, rng, drawn)
+        solver = task.solver(config, number, shape)
         problem, x0 = bucket.problem(slice(None)), bucket.x0
         if n_before := config.n_before * (number % 3) // 2:
             x0 = _later(classical(solver), problem, x0, n_before)
@@ -65,6 +59,13 @@ def make_pool(
         pool.append(Entry(bucket, kept, errors[-1].clone(), solver))
         report({"event": "data", "text": f"{number + 1} of {config.n_buckets} shapes"})
     return pool
+
+
+def _base(config: AnyRankTraining, rng: torch.Generator) -> str:
+    """The base of the next bucket."""
+    if len(config.bases) == 1:
+        return config.base
+    return config.bases[int(torch.randint(len(config.bases), (), generator=rng, device=rng.device))]
 
 
 @torch.no_grad()

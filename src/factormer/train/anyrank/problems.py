@@ -17,7 +17,10 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.data.svd import OVERSAMPLING
-from factormer.problem.problem import Problem
+from factormer.problem.loss import Loss
+from factormer.problem.losses import FROBENIUS
+from factormer.problem.penalties import Penalties
+from factormer.problem.problem import NONE, Problem
 from factormer.starts import Random
 from factormer.starts.nndsvd import nndsvd
 
@@ -42,10 +45,17 @@ class Bucket:
     rank: int
     kinds: Int[Tensor, " b"]
     starts: Int[Tensor, " b"]
+    loss: Loss = FROBENIUS
+    on_w: Penalties = NONE
+    on_h: Penalties = NONE
 
     def problem(self, index: Tensor | slice) -> Problem:
         """Some of the problems as one stack."""
-        return Problem(Dense(self.V[index]), self.rank)
+        return self.of(self.V[index])
+
+    def of(self, V: Float[Tensor, "b m n"]) -> Problem:
+        """The same problem for other matrices."""
+        return Problem(Dense(V), self.rank, self.loss, self.on_w, self.on_h)
 
     def start(self, index: Tensor | slice) -> Factors:
         """Their starts."""
@@ -112,21 +122,21 @@ def matrices(
     Half have the rank that they are factorized to, others more or less. "noise" is full rank by its
     nature, and "spectrum" a sum of very many components of falling strength, as in pictures.
     """
-    k = _true_rank(r, rng)
+    k = true_rank(r, rng)
     if kind == "noise":
         V = _gamma((b, m, n), _uniform(b, 0.3, 2.0, rng), rng)
-        V = V + _uniform(b, 0.0, 2.0, rng) * _factor("exponential", b, m, r, rng) @ (
-            _factor("exponential", b, n, r, rng).mT / r
+        V = V + _uniform(b, 0.0, 2.0, rng) * factor("exponential", b, m, r, rng) @ (
+            factor("exponential", b, n, r, rng).mT / r
         )
     elif kind == "spectrum":
         k = min(m, n, 3 * r + 20)
         other = _one_of(_PLAIN, rng)
         fall = torch.arange(1, k + 1, device=rng.device) ** -_uniform(b, 0.5, 2.0, rng)
-        V = (_factor(other, b, m, k, rng) * fall) @ _factor(_one_of(_PLAIN, rng), b, n, k, rng).mT
+        V = (factor(other, b, m, k, rng) * fall) @ factor(_one_of(_PLAIN, rng), b, n, k, rng).mT
     else:
         alike = kind in ("uneven", "counts") or (kind != "separable" and _chance(rng) < 0.7)
         other = kind if alike else _one_of(_PLAIN, rng)
-        V = _factor(other, b, m, k, rng) @ _factor(kind, b, n, k, rng).mT
+        V = factor(other, b, m, k, rng) @ factor(kind, b, n, k, rng).mT
     if kind == "counts":
         mean = torch.exp(_uniform(b, math.log(0.3), math.log(30.0), rng))
         V = torch.poisson(V / V.mean(dim=(1, 2), keepdim=True) * mean, generator=rng) + 1e-6
@@ -150,7 +160,8 @@ def draw_shape(number: int, ranks: tuple[int, int], max_size: int, rng: torch.Ge
 # Factors
 
 
-def _factor(kind: str, b: int, n: int, k: int, rng: torch.Generator) -> Float[Tensor, "b n k"]:
+def factor(kind: str, b: int, n: int, k: int, rng: torch.Generator) -> Float[Tensor, "b n k"]:
+    """A stack of factors of one kind."""
     shape = (b, n, k)
     if kind == "gamma":
         return _gamma(shape, _uniform(b, 0.2, 2.0, rng), rng)
@@ -178,7 +189,8 @@ def _factor(kind: str, b: int, n: int, k: int, rng: torch.Generator) -> Float[Te
     return X
 
 
-def _true_rank(r: int, rng: torch.Generator) -> int:
+def true_rank(r: int, rng: torch.Generator) -> int:
+    """How many components a matrix has that is to be factorized to rank r."""
     u = _chance(rng)
     if u < 0.55:
         return r

@@ -17,7 +17,7 @@ from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
-from factormer.solvers.base import Solver
+from factormer.solvers.base import Point, Solver
 from factormer.solvers.loop import go_on, loop
 
 _SMALL = 1e-3  # excess, relative to the reference error, that counts as none
@@ -40,7 +40,7 @@ class RecordedState(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A solver that computes the error from the residual: with gradients, and no look at its value.
+    """A solver that computes its error anew: with gradients, and no look at its value.
 
     So that a step can be recorded as a CUDA graph, and a refused one can be learned from.
     """
@@ -51,7 +51,8 @@ class Recorded:
         return RecordedState(self.solver.init(problem, x0), _sq_error(problem, x0))
 
     def step(self, problem: Problem, state: RecordedState) -> RecordedState:
-        inner = self.solver.step(problem, state.inner)._replace(known=None)
+        inner = self.solver.step(problem, state.inner)
+        inner = inner._replace(known=None) if isinstance(inner, Point) else inner
         return RecordedState(inner, _sq_error(problem, inner.factors))
 
     def adopt(self, problem: Problem, state: RecordedState, x: Factors) -> RecordedState:
@@ -74,9 +75,10 @@ def learned(model: AnyRankNetwork, solver: Solver[Any]) -> Restarted:
 
 
 def rms(problem: Problem, sq_error: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-    """The root mean square error of an entry, in single precision."""
+    """The root mean square error of an entry, in float32; the mean of another objective."""
     *_, m, n = problem.V.shape
-    return (sq_error / (m * n) + 1e-20).sqrt().float()
+    mean = sq_error / (m * n) + 1e-20
+    return mean.sqrt().float() if problem.is_plain else mean.float() / 2
 
 
 class Outcome(NamedTuple):
@@ -136,5 +138,10 @@ def _log_excess(error: Float[Tensor, " b"], best: Float[Tensor, " b"]) -> Float[
 
 
 def _sq_error(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
+    if not problem.is_quadratic:
+        return problem.sq_error(x)
     (_, entries), *_ = problem.V.blocks(None)
-    return (x.W @ x.H.mT - entries).square().sum(dim=(-2, -1)).double()
+    error = (x.W @ x.H.mT - entries).square().sum(dim=(-2, -1)).double()
+    if problem.is_free:
+        return error
+    return error + 2 * (problem.on_w.value(x.W) + problem.on_h.value(x.H)).double()

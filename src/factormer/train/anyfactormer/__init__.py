@@ -1,0 +1,1 @@
+"""Training of the Factormer for every rank."""

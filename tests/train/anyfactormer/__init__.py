@@ -1,0 +1,1 @@
+"""Tests of the training of the Factormer for every rank."""
