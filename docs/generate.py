@@ -87,8 +87,8 @@ LIMITS = {
     "accel-r10": "It saves many iterations on data like that of its training; in seconds "
     "the plain solver wins on a CPU.",
     "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
-    'too. `accelerator="auto"` uses it on dense matrices of a million entries and more, where it '
-    "saves time; on small ones and on sketches it costs more than it saves.",
+    "too. In seconds it gains where iterations are many, as on faces and spectra at ranks from 30 "
+    'on, and loses elsewhere: `accelerator="auto"` does not use it.',
     "rank": "Trained on planted ranks alone. Where components coincide, or are weaker than noise, "
     "it finds fewer than were planted; `choice.clear` is then mostly false.",
     "any-rank-admm": "Trained over ADMM half-steps, for stacks and GPUs. Over HALS it gains "

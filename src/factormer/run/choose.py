@@ -141,9 +141,8 @@ def _solver(request: Request, view: View) -> _Solver:
     special = request.is_symmetric or not problem.is_plain
     if special and uses not in (None, "auto"):
         networks.check_special(uses, V, request.is_symmetric)
-    if uses == "auto":
-        pays = not special and request.solver == "auto" and view is not View.SKETCH and _repays(V)
-        uses = networks.ANY_RANK if pays else None
+    if uses == "auto":  # no network pays by default: benchmarks/networks.py
+        uses = None
     by_passes = view is View.ITSELF and request.solver == "auto"
     if isinstance(V, Blocks) and by_passes and not special and uses is None:
         return _Solver(passes(V), "passes", _PASSES_SAY)
@@ -208,18 +207,6 @@ def _looks_ahead(V: Matrix, rank: int) -> bool:
         return False
     m, n = V.shape
     return m * n >= T.AHEAD * 2 * rank * (m + n) and 2 * rank * m * n > T.AHEAD_WORK
-
-
-def _repays(V: Matrix) -> bool:
-    """Whether a network saves more time in iterations on V than it takes for m + n rows.
-
-    That is where products with V dominate the cost, as measured on a CPU for dense data; on a GPU
-    they do not (docs/anyrank.md).
-    """
-    if not isinstance(V, Dense) or len(V.shape) != 2 or V.device.type != "cpu":
-        return False
-    m, n = V.shape
-    return m * n >= max(T.NETWORK_SIZE, T.NETWORK_RATIO * (m + n))
 
 
 def _is_heavy_newton(request: Request, name: str) -> bool:

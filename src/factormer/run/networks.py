@@ -22,7 +22,7 @@ from factormer.nn.anyrank import AnyRankNetwork
 from factormer.nn.rank import RankNetwork
 from factormer.solvers.base import Solver
 
-ANY_RANK = "any-rank"  # the network that "auto" uses
+ANY_RANK = "any-rank"  # which is small, and asked for often
 ANY_RANK_START = "any-rank-init"  # that on the chip of a GPU
 
 

@@ -22,10 +22,6 @@ GENERATION = 80  # iterations after which errors say which runs will end best, a
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
 AHEAD_WORK = 6e6  # multiplications of an iteration up to which compiled ones are faster
 
-# Networks. `python benchmarks/learned.py`
-NETWORK_RATIO = 300.0  # entries of V for each row and column, from which a network repays its time
-NETWORK_SIZE = 1_000_000  # entries of V below which there is too little time to save
-
 # Sketches. `python benchmarks/choices.py`
 SKETCH_PAYS = 2.0  # times fewer multiplications that an iteration on a sketch must take
 SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
