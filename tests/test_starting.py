@@ -45,3 +45,16 @@ def test_a_program_of_others_gets_its_interrupt(tmp_path):
     done = run(folder, "-c", "import factormer; factormer.factorize")
     assert "KeyboardInterrupt" in done.stderr
     assert done.returncode in (1, -signal.SIGINT)
+
+
+def test_names_are_loaded_late_and_found_in_the_dictionary_too():
+    """Some look names up there, as `eval` does, and set them, as tests do."""
+    code = (
+        "import sys, factormer\n"
+        "assert 'torch' not in sys.modules\n"
+        "model = eval('NMF(3)', dict(vars(factormer)))\n"
+        "assert type(model) is factormer.NMF\n"
+        "factormer.NMF = list\n"
+        "assert factormer.NMF is list\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

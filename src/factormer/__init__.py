@@ -7,7 +7,9 @@ which only estimators and `patch_sklearn` need, almost another.
 import factormer.starting  # noqa: F401 - before all that takes long to load
 
 # isort: split
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,17 +81,43 @@ _MODULES = {
     "factormer.select.validate": ("CrossValidation", "cross_validate"),
 }
 _DOORS = ("datasets", "losses", "penalties", "plot", "tl")  # modules to reach through this one
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+class _Public:
+    """A public name of the package, loaded at its first use; it can be set like any other."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self._name, self._module = name, module
+
+    def __get__(self, package: Any, owner: Any = None) -> Any:
+        if vars(package).get(self._name, self) is self:
+            vars(package)[self._name] = getattr(import_module(self._module), self._name)
+        return vars(package)[self._name]
+
+    def __set__(self, package: Any, value: Any) -> None:
+        vars(package)[self._name] = value
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Stand in for the name where somebody looks it up in `vars(factormer)`, as `eval` does."""
+        return getattr(import_module(self._module), self._name)(*args, **options)
+
+
+class _Package(ModuleType):
+    """The module itself; a name in its dictionary that is not loaded yet is loaded when read."""
+
+
+for _module, _names in _MODULES.items():
+    for _name in _names:
+        globals()[_name] = _Public(_name, _module)
+        setattr(_Package, _name, globals()[_name])
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded at its first use."""
-    if name in _DOORS:
-        return import_module(f"factormer.{name}")
-    if name not in _MODULE_OF:
+    """A module that is reached through this one."""
+    if name not in _DOORS:
         raise AttributeError(f"module 'factormer' has no attribute {name!r}", name=name)
-    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
-    return value
+    return import_module(f"factormer.{name}")
 
 
 def __dir__() -> list[str]:
