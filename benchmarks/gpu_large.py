@@ -67,7 +67,7 @@ def noisy(m: int, n: int, r: int, noise: float = 0.1, seed: int = 0) -> torch.Te
     for a in range(0, m, 4000):
         block = W[a : a + 4000] @ H.mT
         V[a : a + 4000] = block * (
-            1 + noise * torch.rand(block.shape, device="cuda", generator=rng)
+            1 + noise * torch.randn(block.shape, device="cuda", generator=rng)
         )
     return V
 

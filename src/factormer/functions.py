@@ -252,7 +252,7 @@ def factorize_many(
     -------
     Results
         A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
-        what `factorize` with its seed would return: on a CPU to 1e-5 of the error, on a GPU to 1e-3
+        what `factorize` with its seed would return: on a CPU to 1e-4 of the error, on a GPU to 1e-3
         for most (docs/howto/many.md). Ctrl-C returns what is done.
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)

@@ -44,11 +44,14 @@ def test_the_answer_is_that_in_memory_in_few_passes(stored, dtype):
     residual = V.astype(float) - result.W.astype(float) @ result.H.T
     assert result.rmse == pytest.approx(float(np.sqrt(np.mean(residual**2))), rel=1e-4)
     assert result.W.dtype == dtype
-    assert B.record.passes == result.trace.passes[-1] <= 10
+    # two more where rounding makes an older point the best, whose products are forgotten by then
+    made = B.record.passes - result.trace.passes[-1]
+    assert made == 0 or (made == 2 and dtype == np.float32)
+    assert B.record.passes <= 10
     assert B.reader.traffic.n_bytes == B.record.passes * V.nbytes
     on_v = result.trace.passes > 2  # before, errors are those on the sketch
     assert result.trace.rmse[on_v][0] < 1.01 * inside.rmse
-    assert result.trace.passes[on_v].tolist() == list(range(3, B.record.passes + 1))
+    assert result.trace.passes[on_v].tolist() == list(range(3, result.trace.passes[-1] + 1))
 
 
 def test_the_same_seed_gives_the_same_answer(stored):

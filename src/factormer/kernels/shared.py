@@ -37,12 +37,13 @@ class Points(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Rank, rows of V, ‖V‖², and the share of it below which errors lack digits."""
+    """Rank, rows of V, ‖V‖², and the shares of it that errors need for their digits, and round."""
 
     r: int
     m: int
     sq_norm: float
     resolved: float
+    rounding: float
 
 
 class Sweeps(NamedTuple):
@@ -143,6 +144,8 @@ def _half_steps(points, progress, sizes, sweeps, rates, scratch, side, first, la
             progress[k, BETA], progress[k, LAST], progress[k, BOUND], progress[k, ERROR],
             progress[k, PLAIN] > 0,
         )  # fmt: skip
+        if before.error < error <= before.error + sizes.rounding * sizes.sq_norm:
+            error = before.error  # no rise, as far as this precision tells
         after = judged(before, error, rates)
         extrapolate(kept, proposed, new, before.beta, after.plain)
         progress[k, BETA], progress[k, LAST], progress[k, BOUND] = (
@@ -208,7 +211,7 @@ def _settled(parts, kept, F, sizes, flat, scratch, new):
 # Compiled, for points of float32 or float64
 
 _real, _count, _wide = types.float64, types.int64, array(types.float64)
-_SIZES = types.NamedTuple([_count, _count, _real, _real], Sizes)
+_SIZES = types.NamedTuple([_count, _count, _real, _real, _real], Sizes)
 _SWEEPS = types.NamedTuple([*[_count] * 4, _real], Sweeps)
 _progress, _each = array(_real), array(_real, 1)
 

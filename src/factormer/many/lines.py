@@ -38,7 +38,8 @@ class Lines:
         self._sparse = _SparseProducts.of(self.V) if isinstance(self.V, Sparse) else None
         self._points = shared.Points(*(np.empty((count * rank, m + n), real) for _ in range(4)))
         self._progress = np.zeros((count, 6))
-        self._sizes = shared.Sizes(rank, m, self.sq_norm, RESOLVED[dtype])
+        rounding = 2 * torch.finfo(dtype).eps
+        self._sizes = shared.Sizes(rank, m, self.sq_norm, RESOLVED[dtype], rounding)
         self._sweeps = shared.Sweeps(*shared.sweeping(real), *sweeps, FLAT[dtype])
         self._rates = restart.Rates(*solver.accelerator.rates)
         self._first = (*[float(solver.accelerator.beta)] * 2, 1.0, math.inf, 1.0, shared.RUNNING)

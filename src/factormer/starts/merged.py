@@ -54,7 +54,7 @@ def merge(x: Factors, rank: int) -> Factors:
 def _merging(A: np.ndarray, B: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """The k × rank matrices that merge the columns of W and H, from A = WᵀW and B = HᵀH."""
     a, b = A.diagonal(), B.diagonal()
-    alive = (a > 0) & (b > 0)
+    alive = a * b > 1e-24 * (a * b).max()  # others are zero, up to rounding
     balance = np.where(alive, b, 1) / np.where(alive, a, 1)
     P, Q = np.diag(balance**0.25), np.diag(balance**-0.25)
     A, B = P @ A @ P, Q @ B @ Q
