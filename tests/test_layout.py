@@ -203,3 +203,13 @@ def test_what_runs_as_other_processors_is_there():
     named = re.findall(r"tests/[\w/]+(?:\.py)?(?=[\s\"])", script)
     assert len(named) > 5
     assert [path for path in named if not (SRC.parents[1] / path).exists()] == []
+
+
+def test_a_public_name_can_be_set_and_taken_back(monkeypatch):
+    import factormer
+
+    monkeypatch.setattr(factormer, "Ragged", list)
+    assert factormer.Ragged is list
+    monkeypatch.undo()
+    assert factormer.Ragged([1.0, 2.0], [(1, 2)]).shapes.tolist() == [[1, 2]]
+    assert type(factormer).Ragged is not list

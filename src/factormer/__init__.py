@@ -90,12 +90,17 @@ class _Public:
         self._name, self._module = name, module
 
     def __get__(self, package: Any, owner: Any = None) -> Any:
+        if package is None:  # asked of the class
+            return self
         if vars(package).get(self._name, self) is self:
             vars(package)[self._name] = getattr(import_module(self._module), self._name)
         return vars(package)[self._name]
 
     def __set__(self, package: Any, value: Any) -> None:
         vars(package)[self._name] = value
+
+    def __delete__(self, package: Any) -> None:
+        vars(package)[self._name] = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Stand in for the name where somebody looks it up in `vars(factormer)`, as `eval` does."""

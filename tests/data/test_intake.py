@@ -291,3 +291,9 @@ def test_masked_entries_are_not_known():
     gaps = np.where(hidden, np.nan, V)
     np.testing.assert_array_equal(factorize(masked, 2).W, factorize(gaps, 2).W)
     assert factorize(np.ma.MaskedArray(V), 2).rmse == factorize(V, 2).rmse
+
+
+@pytest.mark.parametrize("device", [["cpu", "cpu"], "gpus", 3])
+def test_several_devices_are_for_many_problems(device):
+    with pytest.raises(ValueError, match="must be one device here"):
+        as_device(device)

@@ -12,11 +12,14 @@ import torch
 
 import factormer
 from factormer import NMF, factorize
+from factormer.accelerate.cuda_graph import Captured
 from factormer.app.runs import FitOptions, RunFolder, fit
 from factormer.data.intake import as_matrix
+from factormer.nn import zoo
 from factormer.penalties import L1, Simplex
 from factormer.run.choose import choose
-from factormer.run.registry import SOLVERS, STARTS, TRAITS
+from factormer.run.networks import accelerated
+from factormer.run.registry import SOLVERS, STARTS, TRAITS, her_admm
 from factormer.run.request import Request
 from factormer.run.result import Status
 from tests.app.runs import cases
@@ -193,3 +196,7 @@ def test_the_walk_to_the_first_product_is_short():
     )
     files = [line.partition("factormer/")[2] for line in run.stdout.split()]
     assert len(files) <= 40, files
+
+
+def test_a_network_keeps_iterations_recorded():
+    assert type(accelerated(her_admm(), zoo.load_model("any-rank-admm"))) is Captured

@@ -54,8 +54,13 @@ def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
     return np.where(np.ma.getmaskarray(values), np.nan, array).astype(array.dtype)
 
 
-def as_device(name: str | torch.device) -> torch.device:
+def as_device(name: Any) -> torch.device:
     """A device that this machine has."""
+    if not isinstance(name, str | torch.device) or name == "gpus":
+        raise ValueError(
+            f"device is {name!r}; it must be one device here, such as 'cpu' or 'cuda:0' (several, "
+            "or 'gpus' for all, are for factorize_many)"
+        )
     try:
         device = torch.device(name)
         torch.empty(1, device=device).item()  # which fails for "meta"

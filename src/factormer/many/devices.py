@@ -82,10 +82,11 @@ def side_by_side(
         Thread(target=_serve, args=(jobs, share, run, said), name=f"factormer-{share.device}")
         for share in some
     ]
-    for thread in threads:
-        thread.start()
-    left = len(threads)
+    left, started = len(threads), list[Thread]()
     try:
+        for thread in threads:
+            started.append(thread)
+            thread.start()
         while left:
             batch = said.get()
             left -= batch is None
@@ -94,18 +95,20 @@ def side_by_side(
             if batch is not None:
                 yield batch
     except KeyboardInterrupt:
-        end()
-        for thread in threads:
-            thread.join()
-        while left:
+        _joined(started, end)
+        while not said.empty():  # all have said what they had to
             batch = said.get()
-            left -= batch is None
             if batch is not None and not isinstance(batch, BaseException):
                 yield batch
         raise
     finally:
-        end()
-        for thread in threads:
+        _joined(started, end)
+
+
+def _joined(threads: list[Thread], end: Callable[[], None]) -> None:
+    end()
+    for thread in threads:
+        if thread.ident is not None:  # it was started
             thread.join()
 
 
@@ -134,8 +137,8 @@ def _placed(jobs: Jobs, share: Share, run: Run) -> Generator[Batch, None, None]:
         if len(np.unique(jobs.problem[share.indices])) == 1:
             problem = jobs.number(int(share.indices[0]))
             raise ValueError(
-                f"problem {problem} does not fit into the memory of {str(share.device)!r}: choose "
-                "another device, or 'cpu'"
+                f"problem {problem} does not fit into the memory of {str(share.device)!r}: pass "
+                "it in blocks (memory_limit), or choose another device"
             ) from error
         there = None
     if there is None:

@@ -82,12 +82,12 @@ def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
         return Accelerated(solver, TurnedAccelerator(network), n_accel=1)
     if not isinstance(network, AnyRankNetwork):
         return Accelerated(solver, LearnedAccelerator(network))
+    if isinstance(solver, Captured):  # which is a Restarted, too
+        return Captured(solver.solver, AnyRank(network))
     if isinstance(solver, HER | Restarted):
         return Restarted(solver.solver, AnyRank(network))
     if isinstance(solver, Lookahead):
         return replace(solver, resting=AnyRank(network))
-    if isinstance(solver, Captured):
-        return Captured(solver.solver, AnyRank(network))
     return Restarted(solver, AnyRank(network))
 
 

@@ -120,7 +120,9 @@ class Plan:
         limits = self.request.limits
         ends = [f"until iteration {stage.max_iter}"]
         if limits.tol:
-            ends.append(f"the projected gradient is {limits.tol:g} of the first")
+            by_gradient = f"the projected gradient is {limits.tol:g} of the first"
+            by_decrease = f"ten iterations lower the error by less than {limits.tol:g} of the first"
+            ends.append(by_gradient if limits.stop == "gradient" else by_decrease)
         if limits.time_limit is not None:
             ends.append(f"{limits.time_limit:g} s")
         if not is_last:
