@@ -1,4 +1,4 @@
-"""The kernels of a GPU's chip, compiled for a processor: their iterations and starts are the twins'.
+"""The kernels of a GPU's chip, compiled for a processor: iterations and starts are the twins'.
 
 So what they compute is tested where there is no GPU; how fast they are is not.
 """
@@ -102,7 +102,7 @@ def test_iterations_are_those_of_a_cpu(compiled, rank, threads, kind, n_iter, rt
     V = problem(threads - 4, threads + 9 if kind.get("far") else threads - 9, r, 1)
     rng = np.random.default_rng(2)
     W, H = (rng.random((rows, r)).astype("f4") for rows in V.shape)
-    other = {"loss": "kullback-leibler"} if is_kullback else {"solver": "her"}
+    other: Any = {"loss": "kullback-leibler"} if is_kullback else {"solver": "her"}
     twin = factorize(V, r, init="custom", W=W, H=H, tol=0, max_iter=n_iter, **other)
     room, outcome = np.zeros(64 * sum(V.shape), "f4"), np.zeros(4, "f4")
     asked, kept = task(V, r)
