@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from factormer.train.config import TrainConfig
-from factormer.train.loop import Run, train
+from factormer.train.factormer import Run, train
 from factormer.train.synthetic import TRAINING
 
 CONFIG = Path(__file__).parent / "configs" / "init-r10-literal.toml"

@@ -27,8 +27,8 @@ from factormer.train import synthetic
 from factormer.train.chip import ChipLearner, fresh
 from factormer.train.config import TrainConfig
 from factormer.train.export import make_card
+from factormer.train.factormer import Run, epoch_order
 from factormer.train.launches import train_together
-from factormer.train.loop import Run, epoch_order
 from factormer.train.optimise import Learner
 from factormer.train.synthetic import SizeClass, Stack
 

@@ -9,7 +9,7 @@ import torch
 
 from factormer.train import synthetic
 from factormer.train.config import TrainConfig
-from factormer.train.loop import train
+from factormer.train.factormer import train
 from factormer.train.synthetic import SizeClass
 from tests.networks import small_config
 

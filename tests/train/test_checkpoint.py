@@ -7,9 +7,9 @@ import torch
 
 from factormer.data.locks import held
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.loop import train_any_rank
+from factormer.train.anyrank.course import train_any_rank
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
-from factormer.train.loop import train
+from factormer.train.factormer import train
 from tests.data.test_files import fill_the_disk
 from tests.train.cases import CONFIG
 

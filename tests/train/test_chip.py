@@ -8,8 +8,8 @@ import torch
 
 from factormer.train.chip import ChipLearner, flattened, fresh, unflattened, unserved
 from factormer.train.config import TrainConfig
+from factormer.train.factormer import epoch_order, learning_rate, train
 from factormer.train.launches import train_together
-from factormer.train.loop import epoch_order, learning_rate, train
 from factormer.train.optimise import Learner
 from factormer.train.synthetic import training_set
 from tests.networks import small_config

@@ -11,9 +11,9 @@ from factormer.nn.factormer import ModelConfig
 from factormer.nn.zoo import models
 from factormer.train import synthetic
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.loop import train_any_rank
+from factormer.train.anyrank.course import train_any_rank
 from factormer.train.config import TrainConfig, read_table
-from factormer.train.loop import train
+from factormer.train.factormer import train
 from factormer.train.synthetic import SizeClass
 
 FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))

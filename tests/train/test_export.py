@@ -8,7 +8,7 @@ import torch
 
 from factormer.nn.zoo import read_card, save_model
 from factormer.train.export import figures, make_card
-from factormer.train.loop import Run
+from factormer.train.factormer import Run
 from tests.networks import random_network, small_config
 from tests.train.cases import CONFIG
 

@@ -10,7 +10,7 @@ import torch
 
 from factormer.nn.zoo import Card
 from factormer.train.config import TrainConfig
-from factormer.train.loop import Run
+from factormer.train.factormer import Run
 
 _SHOWN = (0, 1, 2, 3, 5, 10, 20)
 

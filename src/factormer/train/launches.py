@@ -1,8 +1,8 @@
 """Training on a GPU by launches of many updates, several networks beside one another.
 
 A network at batch size one leaves most of a GPU idle, so others can train at the same time at
-hardly any cost. Folders, checkpoints and logs are those of `loop.train`, which can continue a run
-of this and the reverse; the order of the batches is the same.
+hardly any cost. Folders, checkpoints and logs are those of the plain loop, which can continue
+a run of this and the reverse; the order of the batches is the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,15 @@ from factormer.train import synthetic
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
 from factormer.train.chip import ChipLearner, fresh, unserved
 from factormer.train.config import TrainConfig
+from factormer.train.factormer import (
+    Report,
+    Run,
+    check_same_run,
+    epoch_order,
+    learning_rate,
+    validate,
+)
 from factormer.train.interrupt import HeldInterrupt
-from factormer.train.loop import Report, Run, check_same_run, epoch_order, learning_rate, validate
 from factormer.train.synthetic import Noise, SizeClass, Stack, training_set
 
 _SPAN = 25, 4000  # updates in a launch
@@ -44,7 +51,7 @@ def train_together(
     """Train each config in its folder, continuing from the checkpoint there if there is one.
 
     Stops at the end, or with checkpoints after `max_seconds` or on Ctrl-C. Learning rates, batches
-    and the checkpoints are those of `loop.train`.
+    and the checkpoints are those of the plain loop.
     """
     started = time.monotonic()
     with ExitStack() as locks, HeldInterrupt() as interrupt:

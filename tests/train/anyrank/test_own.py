@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.course import train_any_rank
 from factormer.train.anyrank.export import make_card
-from factormer.train.anyrank.loop import train_any_rank
 from factormer.train.anyrank.own import parts_of
 from factormer.train.anyrank.problems import draw_bucket
-from tests.train.anyrank.test_loop import CONFIG, QUICK
+from tests.train.anyrank.test_course import CONFIG, QUICK
 
 
 @pytest.fixture

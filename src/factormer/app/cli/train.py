@@ -36,8 +36,8 @@ def train(
     from factormer.nn.zoo import find_model, load_factormer, read_card, save_model
     from factormer.train.config import TrainConfig, read_table
     from factormer.train.export import make_card
+    from factormer.train.factormer import train as run
     from factormer.train.launches import serves, train_together
-    from factormer.train.loop import train as run
 
     until = _until(minutes)
     as_device(device)
@@ -92,8 +92,8 @@ def train(
 def _train_any_rank(config: Path, out: Path | None, device: str, until: float) -> None:
     from factormer.nn.zoo import load_any_rank
     from factormer.train.anyrank.config import AnyRankTraining
+    from factormer.train.anyrank.course import train_any_rank
     from factormer.train.anyrank.export import make_card
-    from factormer.train.anyrank.loop import train_any_rank
 
     options = AnyRankTraining.load(config)
     says = _Says(
@@ -106,8 +106,8 @@ def _train_any_rank(config: Path, out: Path | None, device: str, until: float) -
 def _train_any_factormer(config: Path, out: Path | None, device: str, until: float) -> None:
     from factormer.nn.zoo import load_any_factormer
     from factormer.train.anyfactormer.config import AnyFactormerTraining
+    from factormer.train.anyfactormer.course import train_any_factormer
     from factormer.train.anyfactormer.export import make_card
-    from factormer.train.anyfactormer.loop import train_any_factormer
 
     options = AnyFactormerTraining.load(config)
     says = _Says("drawing matrices", lambda e: f"loss {e['loss']:.3f}", _DRAWN)
@@ -118,8 +118,8 @@ def _train_any_factormer(config: Path, out: Path | None, device: str, until: flo
 def _train_rank(config: Path, out: Path | None, device: str, until: float) -> None:
     from factormer.nn.zoo import load_rank
     from factormer.train.rank.config import RankTraining
+    from factormer.train.rank.course import train_rank
     from factormer.train.rank.export import make_card
-    from factormer.train.rank.loop import train_rank
 
     options = RankTraining.load(config)
     says = _Says("making curves", lambda e: f"loss {e['loss']:.3f}", _KEPT)

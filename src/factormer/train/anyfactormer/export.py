@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from factormer.nn.zoo import Card
 from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyfactormer.loop import AnyFactormerRun
+from factormer.train.anyfactormer.course import AnyFactormerRun
 from factormer.train.anyrank.problems import KINDS
 from factormer.train.export import how_trained
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from factormer.nn.zoo import Card
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.loop import AnyRankRun
+from factormer.train.anyrank.course import AnyRankRun
 from factormer.train.anyrank.tasks import TASKS
 from factormer.train.export import how_trained
 

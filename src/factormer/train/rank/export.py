@@ -5,8 +5,8 @@ from __future__ import annotations
 from factormer.nn.zoo import Card
 from factormer.train.export import how_trained
 from factormer.train.rank.config import RankTraining
+from factormer.train.rank.course import RankRun
 from factormer.train.rank.data import SHARD
-from factormer.train.rank.loop import RankRun
 from factormer.train.rank.planted import FACTORS, NOISES, SMALL, WIDE, Family
 
 _HOLDS = (

@@ -19,8 +19,8 @@ from factormer.train.anyrank.pool import make_pool
 from factormer.train.anyrank.rollout import classical, learned
 from factormer.train.anyrank.tasks import TASKS
 from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
+from factormer.train.factormer import Report, check_same_run
 from factormer.train.interrupt import HeldInterrupt
-from factormer.train.loop import Report, check_same_run
 
 
 @dataclass(frozen=True)

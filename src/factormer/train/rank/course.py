@@ -18,8 +18,8 @@ from torch import Tensor
 from factormer.nn.rank import RankNetwork
 from factormer.select.ranks.curves import FITTED
 from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
+from factormer.train.factormer import check_same_run
 from factormer.train.interrupt import HeldInterrupt
-from factormer.train.loop import check_same_run
 from factormer.train.rank.calibrate import rates, temperature_of, threshold_of
 from factormer.train.rank.config import RankTraining
 from factormer.train.rank.data import FITTED_EVERY, HELD_OUT, HIGH, Shards, load_shards

@@ -8,10 +8,10 @@ import torch
 
 from factormer.nn.anyrank import AnyRankConfig
 from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.course import learning_rate, new_network, plan, train_any_rank
 from factormer.train.anyrank.evaluate import iterations
 from factormer.train.anyrank.export import make_card
 from factormer.train.anyrank.learner import Learner, Work
-from factormer.train.anyrank.loop import learning_rate, new_network, plan, train_any_rank
 from factormer.train.anyrank.pool import make_pool
 from tests.networks import random_any_rank
 from tests.train.cases import assert_same_weights

@@ -20,8 +20,8 @@ from factormer.train.anyfactormer.pool import Entry, Relative, entry, make_pool,
 from factormer.train.anyrank.problems import Synthetic
 from factormer.train.anyrank.rollout import rms
 from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
+from factormer.train.factormer import Report, check_same_run
 from factormer.train.interrupt import HeldInterrupt
-from factormer.train.loop import Report, check_same_run
 
 _LOG = 100  # updates between two lines
 _SMALL = 1e-2, 1e-3  # of the best error, and of the size of V: an excess that counts as none

@@ -13,7 +13,7 @@ import torch
 
 from factormer.nn.refining import Network
 from factormer.train.config import TrainConfig
-from factormer.train.loop import Run, epoch_order, learning_rate, train
+from factormer.train.factormer import Run, epoch_order, learning_rate, train
 from factormer.train.objective import unrolled_loss
 from factormer.train.optimise import Learner
 from factormer.train.rollout import rollout

@@ -3,10 +3,10 @@
 import torch
 
 from factormer.nn.anyfactormer import AnyFactormerConfig
-from factormer.train.anyfactormer import loop
+from factormer.train.anyfactormer import course
 from factormer.train.anyfactormer.config import AnyFactormerTraining
+from factormer.train.anyfactormer.course import learning_rate, train_any_factormer
 from factormer.train.anyfactormer.export import make_card
-from factormer.train.anyfactormer.loop import learning_rate, train_any_factormer
 
 SMALL = AnyFactormerTraining(
     name="small",
@@ -27,7 +27,7 @@ def test_marks_end_at_the_last_layer():
 
 
 def test_a_stopped_run_continues_to_the_same_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_SHAPES", ((12, 10, 2),))
+    monkeypatch.setattr(course, "_SHAPES", ((12, 10, 2),))
     whole = train_any_factormer(SMALL, tmp_path / "whole", per_kind=1)
     part = train_any_factormer(SMALL, tmp_path / "parts", max_seconds=0.0, per_kind=1)
     assert not part.finished
