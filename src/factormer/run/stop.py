@@ -37,6 +37,7 @@ class Stationary:
     tol: float = 1e-4
     every: int = 10
     reference: Tensor | None = None
+    gap: float = field(default=math.nan, init=False)  # how many times too large it is
     _start: Tensor | None = field(default=None, init=False, repr=False)
     _is_measure: bool = field(default=False, init=False, repr=False)
     _mean: Tensor = field(init=False, repr=False, compare=False)
@@ -56,6 +57,8 @@ class Stationary:
             finite = self._start.isfinite()
             met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
+        if size.dim() == 0 and isinstance(problem.V, Blocks):
+            self.gap = float(size / (self.tol * self._start))
         met |= error <= 10 * eps * self._mean
         self._errors = [*self._errors[-_LOOKS:], error]
         if len(self._errors) > _LOOKS:
