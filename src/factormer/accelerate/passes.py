@@ -27,7 +27,8 @@ class PassesState(NamedTuple):
 
     `seen` is None before the first pass. `ahead` is None where the next pass begins ahead of the
     point: iterations there are made when it begins, so that a run that ends makes none in vain.
-    `plain` says that it begins at a plain update of H, from which the error cannot rise.
+    `plain` says that it begins at a plain update of H, from which the error cannot rise. At most
+    `n_ahead` iterations are made ahead, 0 being the least number of them.
     """
 
     factors: Factors
@@ -36,6 +37,7 @@ class PassesState(NamedTuple):
     ahead: Factors | None
     plain: Bool[Tensor, ""]
     earlier: tuple[Seen, ...] = ()
+    n_ahead: int = 0
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the point; that of a start takes a pass of its own."""
@@ -51,11 +53,16 @@ class Passes:
     to terms of second order, so a pass for the minimum on V̂ is nearly a Newton step. If the error
     rises, the best point stays, and the next pass begins at a plain update of its H, which cannot
     raise the error: a descent method.
+
+    At first up to `n_ahead` iterations are made on V̂. Where all of them were made and the pass
+    found most of what they had predicted, it was their number that ended them, not V̂: twice as many
+    are made the next time. Their sum stays what it was, and the passes grow with its logarithm.
     """
 
     ahead: Solver[Any] = field(default_factory=HER)
     n_sweeps: int = 10
     n_ahead: int = 200
+    kept: float = 0.5  # of the fall that was predicted, from which there may be more ahead
     worth: float = 100.0  # passes, by their arithmetic alone, that iterations ahead may cost
     at_once: int = 10
     n_earlier: int = 1
@@ -71,18 +78,23 @@ class Passes:
         return PassesState(x0, error, None, x0, torch.ones_like(error, dtype=torch.bool))
 
     def step(self, problem: Problem, state: PassesState) -> PassesState:
-        ahead = state.ahead
+        ahead, limit, promised = state.ahead, max(state.n_ahead, self.n_ahead), None
         if ahead is None:
             assert state.seen is not None
-            ahead = self._ahead(problem, state.seen, state.earlier)
+            ahead, promised = self._ahead(problem, state.seen, state.earlier, limit)
         seen = one_pass(problem.V, ahead, self.n_sweeps)
         error, slack = seen.sq_error, 1 + 4 * torch.finfo(problem.V.dtype).eps
         fell = (error <= slack * state.error) | state.plain
         if state.seen is not None and not bool(fell):
             plain = self._plain(problem, state.seen)
-            return state._replace(ahead=plain, plain=torch.ones_like(state.plain))
+            return state._replace(ahead=plain, plain=torch.ones_like(state.plain), n_ahead=0)
         earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]
-        return PassesState(seen.x, error, seen, None, torch.zeros_like(state.plain), earlier)
+        if promised is not None and bool(
+            state.error - error > self.kept * (state.error - promised).clamp(min=0)
+        ):
+            limit *= 2
+        plain = torch.zeros_like(state.plain)
+        return PassesState(seen.x, error, seen, None, plain, earlier, limit)
 
     def adopt(self, problem: Problem, state: PassesState, x: Factors) -> PassesState:
         return self.init(problem, x)
@@ -93,28 +105,33 @@ class Passes:
         sweeps = torch.tensor(self.n_sweeps)
         return Factors(W, hals_nnls(Normal(seen.VtW, W.mT @ W), H, n_sweeps=sweeps))
 
-    def _ahead(self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...]) -> Factors:
-        """The minimum on V̂, from the point on, as far as iterations there gain something."""
+    def _ahead(
+        self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...], at_most: int
+    ) -> tuple[Factors, Float[Tensor, ""] | None]:
+        """The minimum on V̂, from the point on, as far as iterations there gain something.
+
+        And the error that they predict, if their number is what ended them.
+        """
         V = problem.V
         sketch = V.known_sketch if isinstance(V, Blocks) else None
         all_seen = along((seen, *earlier))
         known = Problem(enriched(V, sketch, *all_seen), problem.rank)
-        limit = self._limit(problem, known)
+        limit = min(self._limit(problem, known), at_most)
         looks = loop(known, self.ahead, seen.x, limit=limit, at_most=self.at_once)
         look, begun = next(looks), None
         for look in looks:
             if look.t % self.at_once == 0 and look.t < limit:
                 begun = known.stationarity(seen.x) if begun is None else begun
                 if bool(known.stationarity(look.factors) <= self.share * begun):
-                    break
-        return look.factors
+                    return look.factors, None
+        return look.factors, look.errors[-1] if look.t == at_most else None
 
     def _limit(self, problem: Problem, known: Problem) -> int:
         """How many iterations on V̂ may be made: what counts are readings, but not at any price."""
         (m, n), r = problem.V.shape, problem.rank
         iteration = 2 * float(known.V.work()) + self.n_sweeps * r * (m + n)
         several = self.worth * 2 * m * n / iteration
-        return min(max(int(several), self.at_once), self.n_ahead)
+        return max(int(several), self.at_once)
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,7 +171,8 @@ def _run(
         x0,
         started=started,
         stride=_stride(request),
-        callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
+        callback=callback
+        and (lambda row: callback(row._replace(rmse=unit * row.rmse, gap=stationary.gap))),
     )
     if _is_by_passes(plan) and plan.settles and result.status not in _CUT_SHORT:
         result = settled_by_products(scaled.V, result)  # pyright: ignore[reportArgumentType]

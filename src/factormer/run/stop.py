@@ -40,6 +40,7 @@ class Stationary:
     tol: float = 1e-4
     every: int = 10
     reference: Tensor | None = None
+    gap: float = field(default=math.nan, init=False)  # how many times too large it is
     _start: Tensor | None = field(default=None, init=False, repr=False)
     _is_measure: bool = field(default=False, init=False, repr=False)
     _mean: Tensor = field(init=False, repr=False, compare=False)
@@ -59,6 +60,8 @@ class Stationary:
             finite = self._start.isfinite()
             met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
+        if size.dim() == 0 and isinstance(problem.V, Blocks):
+            self.gap = float(size / (self.tol * self._start))
         met |= error <= 10 * eps * self._mean
         if problem.is_plain and not isinstance(problem.V, Blocks):
             W, H = (F.double().square().sum(dim=(-2, -1)).sqrt() for F in x)
