@@ -15,8 +15,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from factormer.nn.refining import Network
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import Run, train
+from factormer.train.factormer import train_factormer
+from factormer.train.loop import Run
 from factormer.train.synthetic import TRAINING
 
 CONFIG = Path(__file__).parent / "configs" / "init-r10-literal.toml"
@@ -37,7 +39,7 @@ def main() -> None:
         for variant in ("paper", "refining"):
             config = asked(variant, seed, options.updates, options.batch)
             with TemporaryDirectory() as folder:
-                run = train(config, Path(folder), device=options.device)
+                run = train_factormer(config, Path(folder), device=options.device)
             rows.append(row(variant, seed, config, run))
             small, large = rows[-1]["small"], rows[-1]["large"]
             print(
@@ -62,14 +64,14 @@ def asked(variant: str, seed: int, updates: int, batch: int) -> TrainConfig:
     )
 
 
-def row(variant: str, seed: int, config: TrainConfig, run: Run) -> dict[str, object]:
+def row(variant: str, seed: int, config: TrainConfig, run: Run[Network]) -> dict[str, object]:
     """What is kept of a run."""
     return {
         "layers": variant,
         "seed": seed,
         "updates": run.step,
         "seconds": round(run.seconds, 1),
-        **run.validation,
+        **run.figures,
         "config": asdict(config),
     }
 
