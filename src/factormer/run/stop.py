@@ -18,6 +18,7 @@ from factormer.run.result import Status
 from factormer.run.trace import Trace
 
 _LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
+_NOISE = 4  # times what a gradient is off by rounding, ε‖V‖(‖W‖ + ‖H‖), where it may end (measured)
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
 Watch = Callable[[Factors, Trace], bool]  # called every few iterations; returns whether to stop
@@ -28,10 +29,12 @@ class Stationary:
     """Stop once the projected gradient has fallen to `tol` times its size at the start.
 
     It means the same for every solver, and 0 never stops. It is checked every `every` iterations,
-    since it costs as much as one; a stack stops when all of its members may. Two more ends count as
-    convergence: a fit that is exact up to rounding, and an error that no longer falls while the
-    gradient is as small as rounding allows. A `reference` is the gradient to compare with, if it is
-    larger: that of a start from far, where this one is near the end already.
+    since it costs as much as one; a stack stops when all of its members may. Three more ends count
+    as convergence: a fit that is exact up to rounding, a gradient that is nothing but rounding
+    errors (at rank 1 that of the leading singular vectors is, so that no share of it can be
+    reached), and an error that no longer falls while the gradient is nearly as small as that. A
+    `reference` is the gradient to compare with, if it is larger: that of a start from far, where
+    this one is near the end already.
     """
 
     tol: float = 1e-4
@@ -57,6 +60,9 @@ class Stationary:
             met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
         met |= error <= 10 * eps * self._mean
+        if problem.is_plain and not isinstance(problem.V, Blocks):
+            W, H = (F.double().square().sum(dim=(-2, -1)).sqrt() for F in x)
+            met |= size <= _NOISE * eps * problem.V.sq_norm().sqrt() * (W + H)
         self._errors = [*self._errors[-_LOOKS:], error]
         if len(self._errors) > _LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error
