@@ -17,6 +17,7 @@ from factormer.train.config import TrainConfig, read_table
 from factormer.train.factormer import train_factormer
 from factormer.train.loop import train
 from factormer.train.synthetic import SizeClass
+from tests.train.anyrank.test_course import QUICK
 
 FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
 ANY_RANK = [path for path in FILES if read_table(path).get("kind") == "any-rank"]
@@ -92,7 +93,7 @@ def test_config_of_an_any_rank_network_trains_for_two_steps(path, tmp_path):
     small = replace(config, n_buckets=2, lanes=1, per_kind=1, max_size=14, model=model)
     small = replace(small, min_rank=2, max_rank=3)
     small = replace(small, n_reference=2 * k, n_steps=2, batch=4, n_iter=k, horizon=2)
-    course = partial(AnyRankCourse, evaluation={"shapes": ((8, 7, 2),), "per_kind": 1})
+    course = partial(AnyRankCourse, evaluation=QUICK)
     run = train(course, small, tmp_path)
     assert (run.step, run.finished) == (2, True)
     assert all(p.isfinite().all() for p in run.model.parameters())
