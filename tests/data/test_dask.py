@@ -175,8 +175,8 @@ def test_chunks_on_workers_are_done_in_one_task_each(client, rng):
     B, apart = distributed_of(D), distributed_of(D)
     x = Factors(*(torch.rand(size, R, generator=rng).double() for size in (M, N)))
     update = Sweeps(x.H.mT @ x.H, 10)
-    assert B.reader._groups == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))  # pyright: ignore
-    apart.reader.__dict__["_groups"] = None  # a task for each chunk
+    assert B.reader.workers.groups == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))  # pyright: ignore
+    apart.reader.__dict__["workers"] = None  # a task for each chunk
     found, same = B.updated(x, update), apart.updated(x, update)
     for mine, other in ((found.x.W, same.x.W), (found.VH, same.VH), (found.VtW, same.VtW)):
         np.testing.assert_allclose(mine, other, rtol=1e-12)
@@ -187,7 +187,7 @@ def test_chunks_on_workers_are_done_in_one_task_each(client, rng):
 
 def test_where_one_worker_has_most_chunks_dask_shares_them_out(client):
     D = placed(entries(), (8, 2))
-    assert distributed_of(D).reader._groups is None  # pyright: ignore
+    assert distributed_of(D).reader.workers is None  # pyright: ignore
     assert factorize(D, R).rmse == pytest.approx(factorize(entries(), R).rmse, rel=1e-3)
 
 

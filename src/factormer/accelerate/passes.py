@@ -13,10 +13,14 @@ from torch import Tensor
 from factormer.accelerate.her import HER
 from factormer.data import Blocks, Matrix, Normal, Seen, enriched
 from factormer.data.factors import Factors
+from factormer.data.spread import Spread
+from factormer.problem.penalties import Near, Penalties
 from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import hals_nnls
 from factormer.solvers.loop import loop
+
+_FROM_ZERO = 30  # sweeps that find W without a start
 
 # Change of a column between passes, relative to it, from which products with it have digits.
 _CHANGE = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -67,6 +71,7 @@ class Passes:
     at_once: int = 10
     n_earlier: int = 1
     share: float = 0.05  # of the projected gradient, at which iterations ahead end
+    anchor: float = 0.03  # of the curvature by H, that holds it where a sample of rows is iterated
 
     def init(self, problem: Problem, x0: Factors) -> PassesState:
         if not problem.is_plain or len(problem.V.shape) > 2:
@@ -103,7 +108,7 @@ class Passes:
         """The point with H updated from its known products."""
         W, H = seen.x
         sweeps = torch.tensor(self.n_sweeps)
-        return Factors(W, hals_nnls(Normal(seen.VtW, W.mT @ W), H, n_sweeps=sweeps))
+        return Factors(W, hals_nnls(Normal(seen.VtW, seen.WtW), H, n_sweeps=sweeps))
 
     def _ahead(
         self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...], at_most: int
@@ -112,26 +117,53 @@ class Passes:
 
         And the error that they predict, if their number is what ended them.
         """
-        V = problem.V
-        sketch = V.known_sketch if isinstance(V, Blocks) else None
-        all_seen = along((seen, *earlier))
-        known = Problem(enriched(V, sketch, *all_seen), problem.rank)
+        V, r = problem.V, problem.rank
+        if isinstance(V, Spread):
+            known, x = sampled(V, seen, self.anchor)
+        else:
+            sketch = V.known_sketch if isinstance(V, Blocks) else None
+            known, x = Problem(enriched(V, sketch, *along((seen, *earlier))), r), seen.x
         limit = min(self._limit(problem, known), at_most)
-        looks = loop(known, self.ahead, seen.x, limit=limit, at_most=self.at_once)
+        looks = loop(known, self.ahead, x, limit=limit, at_most=self.at_once)
         look, begun = next(looks), None
         for look in looks:
             if look.t % self.at_once == 0 and look.t < limit:
-                begun = known.stationarity(seen.x) if begun is None else begun
+                begun = known.stationarity(x) if begun is None else begun
                 if bool(known.stationarity(look.factors) <= self.share * begun):
-                    return look.factors, None
+                    break
+        if isinstance(V, Spread):  # a sample predicts no error of all rows
+            return Factors(seen.x.W, look.factors.H), None
         return look.factors, look.errors[-1] if look.t == at_most else None
 
     def _limit(self, problem: Problem, known: Problem) -> int:
         """How many iterations on V̂ may be made: what counts are readings, but not at any price."""
         (m, n), r = problem.V.shape, problem.rank
-        iteration = 2 * float(known.V.work()) + self.n_sweeps * r * (m + n)
+        iteration = 2 * float(known.V.work()) + self.n_sweeps * r * sum(known.V.shape)
         several = self.worth * 2 * m * n / iteration
         return max(int(several), self.at_once)
+
+
+def sampled(V: Spread, seen: Seen, anchor: float) -> tuple[Problem, Factors]:
+    """V̂ on the rows of a sample, corrected by what all rows say of H, and the point there.
+
+    Rows of W are functions of H, so the error is a function of H alone, a sum over rows. That of
+    the sample has nearly the same curvature, and a linear term gives it the same gradient at the
+    point: a fixed point of passes over all rows is one here too. Since W and H may trade their
+    scale, which that term would reward, a quadratic one holds H near where it is.
+    """
+    view, x = V.view(seen)
+    VtW, WtW = view.normal(x.W)
+    excess = (x.H @ seen.WtW - seen.VtW) - (x.H @ WtW - VtW)
+    weight = anchor * float(seen.WtW.diagonal().mean())
+    target = x.H - excess / max(weight, torch.finfo(x.H.dtype).tiny)
+    return Problem(view, x.H.shape[1], on_h=Penalties((Near(target, weight),))), x
+
+
+def whole(V: Matrix, x: Factors) -> Factors:
+    """The point with all rows of W, where x has those of the sample alone."""
+    if not isinstance(V, Spread) or len(x.W) == V.shape[0]:
+        return x
+    return Factors(V.from_sketch(x.H, Sweeps(x.H.mT @ x.H, _FROM_ZERO)), x.H)
 
 
 @dataclass(frozen=True, eq=False)

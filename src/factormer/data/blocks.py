@@ -70,6 +70,12 @@ class Seen(NamedTuple):
     VH: Float[Tensor, "m r"]
     VtW: Float[Tensor, "n r"]
     sq_error: Float[Tensor, ""]
+    sums: Any = None  # over rows, where these stay elsewhere (`data/spread.py`)
+
+    @property
+    def WtW(self) -> Float[Tensor, "r r"]:
+        """The Gram matrix of W."""
+        return self.x.W.mT @ self.x.W if self.sums is None else self.sums.WtW
 
 
 @dataclass(eq=False)
@@ -99,8 +105,7 @@ class Blocks:
     precision: torch.dtype | None = None
     record: Record = field(default_factory=Record)
 
-    rows = None
-    cols = None
+    rows = cols = None
 
     @property
     def device(self) -> torch.device:
@@ -113,8 +118,7 @@ class Blocks:
 
     @property
     def dtype(self) -> torch.dtype:
-        single = torch.float32 if self.reader.itemsize == 4 else torch.float64
-        return self.precision or single
+        return self.precision or (torch.float32 if self.reader.itemsize == 4 else torch.float64)
 
     @property
     def T(self) -> Turned:
@@ -185,8 +189,8 @@ class Blocks:
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
         if (seen := self.record.seen.at(self._view, H=X)) is not None:
             return seen.VH
-        (Y,), _ = self.sweep(parts.Times(X))
-        return Y.mul_(self.scale)
+        (Y,), _ = self.sweep(parts.Times(self.scale * X))
+        return Y
 
     def turned(self, Y: Float[Tensor, "m k"]) -> Float[Tensor, "n k"]:
         """VᵀY."""
@@ -240,22 +244,25 @@ class Blocks:
     def sketch(self, p: int, rng: torch.Generator) -> LowRank:
         """V ≈ Q (VᵀQ)ᵀ with orthonormal Q (m, p), in two passes, or none if it is known already.
 
-        The range finder of `lowrank.sketch` with one power iteration: the first pass forms VᵀVΩ of
-        random Ω, the second VP and VᵀVP of its orthonormal basis P, and Q spans VP.
+        The range finder of `lowrank.sketch` with one power iteration: the first pass finds P
+        (`range`), the second forms VP and VᵀVP, and Q spans VP.
         """
         p, plain = min(p, *self.shape), replace(self, scale=1.0)
         if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
-            random = torch.randn(self.shape[1], p, generator=rng).to(self.device, self.dtype)
-            _, (Z,) = plain.sweep(parts.Gram(random))
-            size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
-            P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
-            U, Z = plain.both(P)
+            U, Z = plain.both(plain.range(p, rng))
             for _ in range(2):  # the second time makes U orthonormal to all digits
                 by_U = whitening(U)
                 U, Z = U @ by_U, Z @ by_U
             lost = plain.sq_norm() - inner(Z, Z)
             self.record.sketch = LowRank(U, Z, lost.clamp(min=0))
         return self.known_sketch  # pyright: ignore[reportReturnType]
+
+    def range(self, p: int, rng: torch.Generator) -> Float[Tensor, "n p"]:
+        """An orthonormal basis of VᵀV times random columns, in one pass."""
+        random = torch.randn(self.shape[1], p, generator=rng).to(self.device, self.dtype)
+        _, (Z,) = self.sweep(parts.Gram(random))
+        size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
+        return torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
 
     @property
     def known_sketch(self) -> LowRank | None:

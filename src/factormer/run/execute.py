@@ -17,6 +17,7 @@ from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
+from factormer.data.spread import Spread, spread
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
@@ -72,8 +73,7 @@ def _one(
     request, best = plan.request, None
     limit = request.limits.time_limit
     until = None if limit is None else started + limit
-    begun = started
-    left = plan.n_runs
+    begun, left = started, plan.n_runs
     for start, seeds in _runs(plan):
         result = _run(plan, start, seeds, begun, until, callback, watch)
         left -= len(seeds)
@@ -140,8 +140,10 @@ def _run(
     request = plan.request
     problem, limits = request.problem, request.limits
     rng = _generator(seeds[0])
-    if isinstance(problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
-        problem.V.sketch(sketch_width(problem.V, problem.rank), rng)  # its mean comes with it
+    if isinstance(V := problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
+        V = spread(V, problem.rank) if request.x0 is None else V
+        V.sketch(sketch_width(V, problem.rank), rng)  # its mean comes with it
+        problem = replace(problem, V=V)
     scaled, mean = problem.normalized()
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
@@ -176,6 +178,8 @@ def _run(
     )
     if _is_by_passes(plan) and plan.settles and result.status not in _CUT_SHORT:
         result = settled_by_products(scaled.V, result)  # pyright: ignore[reportArgumentType]
+    if isinstance(V := scaled.V, Spread):
+        result = replace(result, factors=V.gathered(result.factors))
     x = scaled.scaled_back(result.factors, mean)
     x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # as scaling changed them
     return replace(result, factors=x, trace=result.trace.scaled(unit), error=unit * result.error)

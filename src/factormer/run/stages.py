@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from factormer.accelerate.passes import whole
 from factormer.data.factors import Factors, some
 from factormer.problem.problem import Problem
 from factormer.run.result import Result, Status
@@ -46,7 +47,7 @@ def solve_in_stages(
         result = solve(
             stage.problem,
             stage.solver,
-            stage.problem.taken(x),
+            stage.problem.taken(whole(stage.problem.V, x)),
             stop=stage.stop,
             max_iter=stage.max_iter,
             started=started if result is None else None,
@@ -60,7 +61,7 @@ def solve_in_stages(
     else:
         raise AssertionError("the last stage always breaks")
     last = last.problem
-    x, error = last.taken(result.factors), result.error
+    x, error = last.taken(whole(last.V, result.factors)), result.error
     exact = stage.exact and stage.problem.V.dtype == last.V.dtype
     if not exact or some((error <= last.blurred()) | error.isinf()):
         error = last.rmse(x)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from factormer.data import Blocks, n_entries
 from factormer.data.factors import Factors, every
+from factormer.data.spread import Spread
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
@@ -139,7 +140,8 @@ def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) 
     """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`."""
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        seen = problem.scaled_back(x, mean)
+        here = problem.V.gathered(x) if isinstance(problem.V, Spread) else x
+        seen = problem.scaled_back(here, mean)
         return Status.INTERRUPTED if watch(seen, trace.scaled(unit)) else None
 
     return rule
