@@ -22,7 +22,7 @@ from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
-from factormer.run.multistart import Generations, Tournament
+from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Limits, Request
@@ -167,7 +167,7 @@ def _run(
         x0, *others = _points(start, at, rng)
         if others:
             others = tuple(stages[0].problem.taken(x) for x in others)
-            stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, others))
+            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others))
     result = solve_in_stages(
         stages,
         x0,
