@@ -66,12 +66,12 @@ def table(found: dict[str, Any]) -> Iterator[str]:
             yield group + ": " + ", ".join(f"{k} {v:.3f}" for k, v in values.items())
 
 
-def penalties(base: str, m: int, n: int, r: int) -> dict[str, Penalties]:
-    """What a base adds to the squared error of a matrix of mean square 1."""
+def penalties(base: str, m: int, n: int, r: int) -> tuple[Penalties, Penalties]:
+    """What a base adds to the squared error of a matrix of mean square 1: for W, and for H."""
     if base == "l1":
         sparse = Penalties.of(L1(SPARSE * (m * n / r) ** 0.5))
-        return {"on_w": sparse, "on_h": sparse}
-    return {"on_w": Penalties.of(Simplex())} if base == "simplex" else {}
+        return sparse, sparse
+    return Penalties.of(Simplex() if base == "simplex" else None), Penalties()
 
 
 def real(network: Restarted, classical: Restarted, options: argparse.Namespace) -> None:
@@ -95,7 +95,8 @@ def real(network: Restarted, classical: Restarted, options: argparse.Namespace) 
             starts = [first(one, rng), *(Random()(one, rng) for _ in range(3))]
             x0 = Factors(*(torch.stack(F) for F in zip(*starts, strict=True)))
             stack = Dense(V.expand(len(starts), *V.shape))
-            problem = Problem(stack, r, **penalties(options.base, *V.shape, r))
+            on_w, on_h = penalties(options.base, len(V), V.shape[1], r)
+            problem = Problem(stack, r, on_w=on_w, on_h=on_h)
             ratios, refused = ratios_of(network, classical, problem, x0, options.iterations)
             logs.append(torch.stack([ratio.log() for ratio in ratios.values()]))
             shown = "   ".join(

@@ -40,8 +40,9 @@ from factormer.problem.losses import as_loss
 RANK, SWEEPS, REPEATS = 20, 10, 5
 COLUMNS = 10_000  # of the files
 BLOCK = 16e6  # bytes of a block in memory on which rates are measured
-CHUNKS = ((20_000, 50), (20_000, 100))  # rows, stored entries a row: those of which rates are found
-OTHERS = ((60_000, 100), (40_000, 200))  # and those that are predicted
+# Rows and stored entries a row of sparse chunks: those that rates are found from, and others.
+CHUNKS = ((20_000, 50), (20_000, 100), (40_000, 50))
+OTHERS = ((60_000, 100), (40_000, 200))
 WIDE = 100_000  # columns of sparse chunks
 
 
@@ -50,7 +51,8 @@ class Work:
     """What a pass has to do.
 
     Multiplications of dense products with V by how many columns they have, rows that HALS sweeps go
-    over, stored entries and rows of sparse data; bytes of V, and those that travel; tasks.
+    over, chunks of sparse data with their stored entries and rows; bytes of V, and those that
+    travel; tasks.
     """
 
     products: float = 0.0
@@ -58,6 +60,7 @@ class Work:
     swept: float = 0.0
     stored: float = 0.0
     coded: float = 0.0
+    chunks: float = 0.0
     n_bytes: float = 0.0
     is_cold: bool = False
     travels: float = 0.0
@@ -72,6 +75,7 @@ class Machine:
     swept: float  # rows a second, of all sweeps
     stored: float  # stored entries a second, both products
     coded: float  # rows a second, of exact coefficients
+    chunk: float  # seconds of what a chunk costs whatever its size: a sum of n·r numbers
     cold: float  # bytes a second of what is not in the cache; what is there costs nothing
     network: float = float("inf")
     task: float = 0.0
@@ -79,7 +83,7 @@ class Machine:
     def seconds(self, work: Work, cores: int = 1, disks: int = 1, links: int = 1) -> float:
         """Seconds of a pass: the next block is read while cores work; the rest follows."""
         compute = work.products / self.products[work.columns] + work.swept / self.swept
-        compute += work.stored / self.stored + work.coded / self.coded
+        compute += work.stored / self.stored + work.coded / self.coded + work.chunks * self.chunk
         disk = work.n_bytes / (self.cold * disks) if work.is_cold else 0.0
         travel = work.travels / (self.network * links)
         return max(disk, compute / cores) + travel + work.tasks * self.task
@@ -123,15 +127,16 @@ def calibrated(path: Path) -> Machine:
     H, VH, W = torch.rand(COLUMNS, RANK), 100 * torch.rand(4096, RANK), torch.rand(4096, RANK)
     update = Sweeps(H.mT @ H, SWEEPS)
     swept = 4096 / best(lambda: update(VH, W))
-    (m, few), (_, many) = CHUNKS
-    less, more = visited(m, few), visited(m, many)
-    stored = m * (many - few) / (more - less)
-    coded = m / (less - m * few / stored)
+    (m, few), (_, many), (rows, _) = CHUNKS
+    less, more, longer = (visited(*chunk) for chunk in CHUNKS)
+    entry = (more - less) / (m * (many - few))
+    row = (longer - less) / (rows - m) - few * entry
+    chunk = max(less - m * (row + few * entry), 0.0)
     cold = []
     for _ in range(3):
         forget(path)
         cold.append(path.stat().st_size / timed(lambda: read(path)))
-    return Machine(rates, swept, stored, coded, statistics.median(cold))
+    return Machine(rates, swept, 1 / entry, 1 / row, chunk, statistics.median(cold))
 
 
 @torch.no_grad()
@@ -177,7 +182,7 @@ def sparse_rows(machine: Machine) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     rows = []
     for m, stored in OTHERS:
-        model = machine.seconds(Work(stored=float(m * stored), coded=float(m)))
+        model = machine.seconds(Work(stored=float(m * stored), coded=float(m), chunks=1.0))
         found = {"kind": f"sparse chunk, {m} rows with {stored} entries", "threads": 1}
         rows.append(found | {"seconds": visited(m, stored), "model": model})
         print(rows[-1], flush=True)
@@ -194,7 +199,7 @@ def on_paper(machine: Machine) -> str:
     far = replace(machine, cold=1e9, network=1.25e9, task=1e-3)
     n_bytes, cores = 8.0 * m * a_row, 16 * machines
     parts = {
-        "cores": Work(stored=float(m * a_row), coded=float(m)),
+        "cores": Work(stored=float(m * a_row), coded=float(m), chunks=float(chunks)),
         "disks": Work(n_bytes=n_bytes, is_cold=True),
         "H to the machines": Work(travels=4.0 * n * RANK * machines),
         "sums, machine by machine": Work(travels=8.0 * n * RANK * chunks / machines),

@@ -276,3 +276,17 @@ def test_a_fit_tells_callbacks_how_far_the_gradient_is(V, tmp_path):
     assert result.status.name == "CONVERGED"
     gaps = [row.gap for row in rows if row.passes > 3]
     assert all(gap > 0 for gap in gaps)
+
+
+def test_without_a_terminal_progress_is_a_line_after_each_pass(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    command = ["fit", tmp_path / "V.npy", "--rank", "3", "--out", tmp_path / "run", *LIMIT]
+    assert ran([*command, "--progress", "--json"]) == 0
+    told = capsys.readouterr()
+    passes = json.loads(told.out)["results"][0]["passes"]
+    lines = told.err.splitlines()
+    assert len(lines) == passes - 1  # the first pass ends in the middle of the sketch
+    assert all(line.startswith("rank 3  pass ") for line in lines)
+    assert f"pass {passes} at 100%" in lines[-1]
+    assert ran([*command, "--fresh"]) == 0
+    assert not capsys.readouterr().err

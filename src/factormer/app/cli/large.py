@@ -81,18 +81,23 @@ def fit_large(
 
 
 class _PassBar:
-    """Progress on stderr: the pass and how much of it is done, seconds left, and the error."""
+    """Progress on stderr: the pass and how much of it is done, seconds left, and the error.
+
+    Where that is no terminal and progress was asked for, a line after each pass.
+    """
 
     def __init__(self, V: Any, *, max_iter: int, squares: bool, shown: bool | None) -> None:
         self._squares, console = squares, Console(stderr=True)
         self._outlook = Outlook(max_iter)
+        self._lines, self._rank, self._told = bool(shown) and not console.is_terminal, 0, 0
+        self._column, self._console = _Passes(V, self._outlook), console
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            _Passes(V, self._outlook),
+            self._column,
             TextColumn("{task.fields[state]}"),
             console=console,
-            disable=not (console.is_terminal if shown is None else shown),
+            disable=self._lines or not (console.is_terminal if shown is None else shown),
             transient=True,
         )
         self._task = self._progress.add_task("reading", total=None, state="")
@@ -106,6 +111,7 @@ class _PassBar:
     def begin(self, rank: int) -> None:
         """Show the next rank."""
         self._outlook.begin()
+        self._rank, self._told = rank, 0
         self._progress.update(self._task, description=f"rank {rank}", state="")
 
     def watch(self, row: Any) -> None:
@@ -113,6 +119,10 @@ class _PassBar:
         self._outlook.watch(row)
         state = f"iteration {row.iteration}  error {of_entry(row.rmse, self._squares):.5g}"
         self._progress.update(self._task, state=state)
+        if self._lines and row.passes > self._told:
+            self._told = row.passes
+            said = f"rank {self._rank}  {self._column.text()}  {state}"
+            self._console.print(said, highlight=False, soft_wrap=True)
 
 
 class Outlook:
@@ -158,11 +168,15 @@ class _Passes(ProgressColumn):
         self._V, self._began, self._outlook = V, time.perf_counter(), outlook
 
     def render(self, task: Task) -> Text:
-        """The text of the column."""
+        """The column."""
+        return Text(self.text())
+
+    def text(self) -> str:
+        """What it says now."""
         reader, number = self._V.reader, self._V.record.passes
         rows, m = reader.traffic.n_rows, self._V.shape[0]
         if not rows:
-            return Text(f"pass {max(number, 1)}")
+            return f"pass {max(number, 1)}"
         pace = (time.perf_counter() - self._began) * m / rows
         here = (rows % m or m) / m
         more = None if self._outlook is None else self._outlook.passes()
@@ -170,7 +184,7 @@ class _Passes(ProgressColumn):
         if more is not None:
             left = pace * (max(more, 0) - (here if here < 1 else 0))
             text += f", about {more} more: {wait(max(left, 0.0))}"
-        return Text(text)
+        return text
 
 
 def wait(seconds: float) -> str:
