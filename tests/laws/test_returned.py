@@ -116,7 +116,7 @@ def test_every_number_that_is_reported_is_true_in_any_unit(call, unit, as_sparse
 
 
 @cache
-def digits() -> np.ndarray:
+def digits() -> Any:
     return load_digits(return_X_y=True)[0][:500]
 
 
