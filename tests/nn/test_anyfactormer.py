@@ -1,10 +1,14 @@
 """The Factormer for every rank: symmetries, scale, batches, and what a layer leaves as it is."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 import torch
 
 from factormer.data.factors import Factors
 from factormer.nn.anyfactormer import AnyFactormer, AnyFactormerConfig, spread
+from factormer.nn.zoo import load_any_factormer, models
 
 
 def network(seed: int = 0) -> AnyFactormer:
@@ -113,3 +117,20 @@ def test_options_are_checked():
         AnyFactormerConfig(kind="x")
     with pytest.raises(ValueError, match="width is 0"):
         AnyFactormerConfig(width=0)
+
+
+def test_shipped_network_loads_with_a_card_of_its_own(golden):
+    """A fixed point and rotation in float64; the network is stored in float32."""
+    model, card = load_any_factormer("any-rank-init"), models()["any-rank-init"]
+    assert (card.name, card.config, card.use) == ("any-rank-init", model.config, "init")
+    assert not any(p.requires_grad for p in model.parameters())
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert str(card).startswith(f"any-rank-init (version {card.version}): init, any rank")
+    assert card.training["finished"]
+    assert card.figures
+    json.dumps(asdict(card))
+    t = torch.linspace(0, 1, 9, dtype=torch.float64)[:, None]
+    waves = torch.cat([1 + 0.1 * t, (3 * t).cos(), (7 * t).sin()], dim=1)
+    x = Factors(waves[:5], waves[4:])
+    found = model.double()(x, spread(x, torch.eye(3).double()))
+    golden("model-any-rank-init", rtol=1e-6, W=found.W, H=found.H)

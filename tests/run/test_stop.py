@@ -2,6 +2,10 @@
 
 import math
 
+import pytest
+import torch
+
+from factormer import factorize
 from factormer.run.result import Status
 from factormer.run.stop import (
     Decrease,
@@ -39,6 +43,19 @@ def test_exact_fit_up_to_rounding_converges_though_its_gradient_is_noise():
     noise = 2.0**-52
     result = Scripted([1 + noise, 1 - noise, 1 + noise]).run(stop=Stationary(1e-4, every=1))
     assert (result.status, result.n_iter) == (Status.CONVERGED, 0)
+
+
+@pytest.mark.parametrize("init", ["rotated", "nndsvd", "any-rank-init"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
+def test_start_whose_gradient_is_rounding_errors_converges_at_once(init, dtype):
+    """At rank 1 the leading singular vectors are the optimum, and no share of 0 can be reached."""
+    rng = torch.Generator().manual_seed(0)
+    V = torch.rand(50, 1, generator=rng) @ torch.rand(1, 40, generator=rng)
+    V = (V * (0.5 + torch.rand(50, 40, generator=rng))).to(dtype)
+    result, random = (factorize(V, 1, init=kind, max_iter=100) for kind in (init, "random"))
+    assert result.status is random.status is Status.CONVERGED
+    assert result.n_iter <= 10
+    torch.testing.assert_close(float(result.rmse), float(random.rmse), rtol=1e-6, atol=0)
 
 
 def test_tolerance_of_zero_runs_all_iterations_even_at_a_solution():

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,13 +16,13 @@ from tests.train.cases import CONFIG
 MEDIANS = [float(k) for k in range(21)]
 
 
-def run_of(**changes) -> Run:
+def run_of(**changes) -> Run[Any]:
     options = {
         "finished": True,
         "step": 12,
         "total": 24,
         "seconds": 34.5,
-        "validation": {"small": MEDIANS},
+        "figures": {"small": MEDIANS},
     }
     return Run(model=random_network(CONFIG.model), **(options | changes))
 

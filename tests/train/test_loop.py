@@ -1,269 +1,118 @@
-"""Training learns, and stopping it in whatever way changes nothing but the time it takes."""
+"""The loop of every training, with a course that counts."""
 
 import json
-import random
 import signal
-import subprocess
-import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
-from factormer.nn.refining import Network
-from factormer.train.config import TrainConfig
-from factormer.train.loop import Run, epoch_order, learning_rate, train
-from factormer.train.objective import unrolled_loss
-from factormer.train.optimise import Learner
-from factormer.train.rollout import rollout
-from factormer.train.synthetic import training_set
-from tests.networks import small_config
-from tests.signals import interrupted_after
-from tests.train.cases import CONFIG, LONG, N_BATCHES, assert_same_weights, shrink
-
-ROOT = Path(__file__).parents[2]
-TOTAL = CONFIG.epochs * N_BATCHES
+from factormer.train.loop import Setting, train
 
 
-@pytest.fixture(autouse=True)
-def _small_matrices(monkeypatch):
-    shrink(monkeypatch.setattr)
+@dataclass(frozen=True)
+class Config:
+    name: str = "count"
+    total: int = 230
+    epoch: int = 90
+    together: int = 1
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> Run:
-    """The run that others are compared with."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        shrink(monkeypatch.setattr)
-        return train(CONFIG, tmp_path_factory.mktemp("uninterrupted"))
+class Counted:
+    """What learns: the number of its updates."""
+
+    def __init__(self):
+        self.average = torch.nn.Linear(1, 1)
+        torch.nn.init.zeros_(self.average.weight)
+
+    def state(self):
+        return {"model": self.average.state_dict()}
+
+    def restore(self, state):
+        self.average.load_state_dict(state["model"])
+
+    @property
+    def count(self) -> int:
+        return round(self.average.weight.item())
 
 
-def metrics(folder: Path) -> list[dict]:
+class CountedCourse:
+    def __init__(self, config: Config, setting: Setting, after: Callable[[int], object] = id):
+        self.learner, self.config, self.after = Counted(), config, after
+        self.total, self.epoch = config.total, config.epoch
+
+    def update(self, step: int) -> list[dict[str, Tensor]]:
+        assert self.learner.count == step
+        with torch.no_grad():
+            self.learner.average.weight += self.config.together
+        self.after(step)
+        return [{"loss": torch.tensor(float(step + k))} for k in range(self.config.together)]
+
+    def rate(self, step: int) -> float:
+        return 1 / (1 + step)
+
+    def figures(self) -> dict[str, int]:
+        return {"count": self.learner.count}
+
+
+def lines(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def mean_objective(model: Network, config: TrainConfig) -> float:
-    values = []
-    for s in training_set(config.model.rank, config.sigma, config.copies, seed=config.seed):
-        points = rollout(model, s.problem, s.x0, n_accel=config.n_accel)
-        trajectory = [next(points) for _ in range(config.n_steps)]
-        value = unrolled_loss(s.problem, trajectory, gamma=config.gamma, objective="squared")
-        values.append(value.item())
-    return sum(values) / len(values)
+def test_lines_say_the_mean_of_what_was_since_the_last_one(tmp_path):
+    run = train(CountedCourse, Config(), tmp_path)
+    assert (run.finished, run.step, run.total, run.figures) == (True, 230, 230, {"count": 230})
+    steps = [(line["step"], line["loss"]) for line in lines(tmp_path) if "loss" in line]
+    assert steps == [(100, 49.5), (200, 149.5), (230, 214.5)]
+    assert [line["lr"] for line in lines(tmp_path) if "lr" in line] == [1 / 100, 1 / 200, 1 / 230]
 
 
-# Learning
+def test_figures_are_measured_after_each_epoch_and_at_the_end(tmp_path):
+    train(CountedCourse, Config(), tmp_path)
+    measured = [(e["step"], e["epoch"], e["count"]) for e in lines(tmp_path) if "count" in e]
+    assert measured == [(90, 0, 90), (180, 1, 180), (230, 2, 230)]
 
 
-@pytest.mark.parametrize(
-    "model",
-    [small_config(), small_config(n_points=2), small_config(variant="refining")],
-    ids=["initialization", "acceleration", "refining"],
-)
-def test_training_lowers_the_objective(model, tmp_path):
-    config = replace(CONFIG, model=model, epochs=5, lr=1e-2, ema=0.0)
-    untrained = train(replace(config, lr=0.0, epochs=1), tmp_path / "untrained").model
-    trained = train(config, tmp_path / "trained").model
-    assert mean_objective(trained, config) < 0.9 * mean_objective(untrained, config)
-
-
-def test_finished_run_reports_its_figures(tmp_path):
-    events = []
-    run = train(CONFIG, tmp_path, report=events.append)
-    assert run.finished
-    assert run.step == TOTAL
-    assert {name: len(figures) for name, figures in run.validation.items()} == {
-        "small": 21,
-        "large": 21,
-    }
-    assert [e["step"] for e in events if e["event"] == "epoch"] == [4, 8, 12]
-    assert [line["step"] for line in metrics(tmp_path)] == [4, 8, 12, 12]
-
-
-def test_same_config_gives_the_same_weights_and_another_seed_others(uninterrupted, tmp_path):
-    again = train(CONFIG, tmp_path / "again").model
-    assert_same_weights(again, uninterrupted.model)
-    other = train(replace(CONFIG, seed=4), tmp_path / "other").model
-    assert not torch.equal(other.embed.weight, uninterrupted.model.embed.weight)
-
-
-def test_training_leaves_the_global_generator_alone(tmp_path):
-    before = torch.get_rng_state()
-    train(replace(CONFIG, epochs=1), tmp_path)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_warm_start_begins_from_the_weights_given(uninterrupted, tmp_path):
-    config = replace(CONFIG, lr=0.0, epochs=1)
-    assert_same_weights(
-        train(config, tmp_path / "same", warm_start=uninterrupted.model).model, uninterrupted.model
-    )
-
-
-def test_warm_started_acceleration_looks_at_the_newest_point(uninterrupted, tmp_path):
-    config = replace(CONFIG, model=small_config(n_points=2), lr=0.0, epochs=1)
-    model = train(config, tmp_path, warm_start=uninterrupted.model).model
-    r = config.model.rank
-    assert not model.embed.weight[:, :r].any()
-    assert torch.equal(model.embed.weight[:, r:], uninterrupted.model.embed.weight)
-
-
-# Resuming
-
-
-def test_run_stopped_after_every_step_gives_the_same_weights_and_log(uninterrupted, tmp_path):
-    steps = []
-    while not (run := train(CONFIG, tmp_path, max_seconds=0.0)).finished:
+def test_updates_that_belong_together_are_never_parted(tmp_path):
+    config, steps = Config(total=28, together=7), []
+    while not (run := train(CountedCourse, config, tmp_path, max_seconds=0.0)).finished:
         steps.append(run.step)
-    assert steps == list(range(1, TOTAL))
-    assert_same_weights(run.model, uninterrupted.model)
-    epochs = [line["step"] for line in metrics(tmp_path) if "small" in line]
-    assert epochs == [N_BATCHES * (k + 1) for k in range(CONFIG.epochs)]
+        assert run.figures == {}
+    assert steps == [7, 14, 21]
+    assert run.model.weight.item() == pytest.approx(28)
 
 
-def test_interrupted_run_resumes_to_the_same_weights(uninterrupted, tmp_path):
-    def interrupt(event):
-        if event["event"] == "epoch" and event["step"] == 2 * N_BATCHES:
+def test_a_resumed_run_writes_the_lines_of_one_that_was_never_stopped(tmp_path):
+    def interrupt(step: int) -> None:
+        if step == 150:
             signal.raise_signal(signal.SIGINT)
 
-    stopped = train(CONFIG, tmp_path, report=interrupt)
-    assert not stopped.finished
-    assert stopped.step == 2 * N_BATCHES
-    assert_same_weights(train(CONFIG, tmp_path).model, uninterrupted.model)
+    stopped = train(partial(CountedCourse, after=interrupt), Config(), tmp_path / "parts")
+    assert (stopped.step, stopped.finished) == (151, False)
+    train(CountedCourse, Config(), tmp_path / "parts")
+    train(CountedCourse, Config(), tmp_path / "whole")
+    parts, whole = (
+        [(line["step"], line["epoch"], line.get("count")) for line in lines(tmp_path / name)]
+        for name in ("parts", "whole")
+    )
+    assert parts == whole
 
 
-def test_interrupt_just_after_an_update_resumes_to_the_same_weights(
-    uninterrupted, tmp_path, monkeypatch
-):
-    plain, calls = Learner.step, iter(range(TOTAL))
-
-    def step(self, batch, *, n_accel, lr):
-        loss = plain(self, batch, n_accel=n_accel, lr=lr)
-        if next(calls) == 5:
-            signal.raise_signal(signal.SIGINT)
-        return loss
-
-    monkeypatch.setattr(Learner, "step", step)
-    assert not train(CONFIG, tmp_path).finished
-    monkeypatch.setattr(Learner, "step", plain)
-    assert_same_weights(train(CONFIG, tmp_path).model, uninterrupted.model)
+def test_a_finished_run_is_measured_again_but_not_written_twice(tmp_path):
+    train(CountedCourse, Config(), tmp_path)
+    before = lines(tmp_path)
+    assert train(CountedCourse, Config(), tmp_path).figures == {"count": 230}
+    assert lines(tmp_path) == before
 
 
-def test_finished_run_is_not_trained_further(uninterrupted, tmp_path):
-    train(CONFIG, tmp_path)
-    again = train(CONFIG, tmp_path)
-    assert again.finished
-    assert_same_weights(again.model, uninterrupted.model)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc hook
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
-def test_run_interrupted_at_any_moments_gives_the_same_weights(tmp_path, uninterrupted, seed):
-    """While data are drawn it is a KeyboardInterrupt; after that a checkpoint is kept."""
-    moments, run = random.Random(seed), None
-    for patience in range(1, 100):
-        try:
-            with interrupted_after(moments.uniform(0, 0.1 * patience)):
-                run = train(CONFIG, tmp_path)
-        except KeyboardInterrupt:
-            continue
-        assert (tmp_path / "checkpoint.pt").exists()
-        if run.finished:
-            break
-    assert not list(tmp_path.glob(".*"))
-    assert run is not None
-    assert_same_weights(run.model, uninterrupted.model)
-    steps = [line["step"] for line in metrics(tmp_path)]
-    assert steps == sorted(steps)
-
-
-def test_killed_process_resumes_to_the_same_weights(tmp_path):
-    """SIGKILL at some moment of the third epoch or later: nothing gets to clean up."""
-    killed = tmp_path / "killed"
-    code = "import sys; from tests.train.cases import train_to_be_killed as t; t(sys.argv[1])"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(killed)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        seen = [process.stdout.readline() for _ in range(2)]
-        process.kill()
-    assert seen == ["4\n", "8\n"]
-    assert process.returncode == -signal.SIGKILL
-    resumed_at = torch.load(killed / "checkpoint.pt", weights_only=True)["step"]
-    assert 7 <= resumed_at < LONG.epochs * N_BATCHES
-    resumed, whole = train(LONG, killed), train(LONG, tmp_path / "whole")
-    assert resumed.finished
-    assert_same_weights(resumed.model, whole.model)
-
-
-# Refusing
-
-
-def test_damaged_checkpoint_is_refused_with_a_sentence(tmp_path):
-    train(CONFIG, tmp_path, max_seconds=0.0)
+def test_a_checkpoint_of_another_version_is_refused_with_a_sentence(tmp_path):
+    train(CountedCourse, Config(), tmp_path, max_seconds=0.0)
     path = tmp_path / "checkpoint.pt"
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"(?s)checkpoint\.pt .* is damaged .* remove it"):
-        train(CONFIG, tmp_path)
-
-
-def test_file_that_is_no_checkpoint_is_refused_with_a_sentence(tmp_path):
-    torch.save({"weights": torch.ones(3)}, tmp_path / "checkpoint.pt")
-    with pytest.raises(ValueError, match="not a checkpoint"):
-        train(CONFIG, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [({"lr": 2e-3}, "lr"), ({"model": small_config(width=4)}, "model"), ({"seed": 9}, "seed")],
-)
-def test_checkpoint_of_another_config_is_refused_with_what_differs(changes, name, tmp_path):
-    train(CONFIG, tmp_path, max_seconds=0.0)
-    with pytest.raises(ValueError, match=rf"another config \(it differs in {name}\); choose"):
-        train(replace(CONFIG, **changes), tmp_path)
-
-
-def test_batch_larger_than_every_class_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="batch"):
-        train(replace(CONFIG, batch=5), tmp_path)
-
-
-# Order and schedule
-
-
-def test_epoch_visits_each_matrix_once_in_an_order_of_its_own():
-    data = training_set(3, 0.01, 1, seed=0)
-    orders = [epoch_order(data, CONFIG, epoch) for epoch in (0, 0, 1)]
-    visited = [sorted((k, i) for k, index in o for i in index.tolist()) for o in orders]
-    assert visited[0] == [(k, i) for k in range(2) for i in range(4)]
-    assert visited[0] == visited[2]
-    first, same, second = ([(k, index.tolist()) for k, index in order] for order in orders)
-    assert first == same
-    assert first != second
-
-
-def test_learning_rate_restarts_each_epoch_from_a_base_that_decays():
-    config, n_batches = TrainConfig(name="paper"), 100
-    for epoch in (0, 1, 14):
-        rates = [learning_rate(config, epoch * n_batches + b, n_batches) for b in range(n_batches)]
-        assert rates[0] == pytest.approx(1e-4 * 0.9**epoch)
-        assert rates == sorted(rates, reverse=True)
-        assert rates[50] == pytest.approx(rates[0] / 2)
-        assert rates[-1] < 1e-3 * rates[0]
-
-
-def test_cosine_schedule_is_one_cycle_over_the_run():
-    config = TrainConfig(name="batched", schedule="cosine", lr_decay=1.0, epochs=10)
-    rates = [learning_rate(config, step, 100) for step in range(1000)]
-    assert rates[0] == pytest.approx(config.lr)
-    assert rates[500] == pytest.approx(config.lr / 2)
-    assert rates == sorted(rates, reverse=True)
-    assert rates[-1] < 1e-4 * config.lr
-
-
-def test_warm_up_is_linear():
-    config = TrainConfig(name="batched", schedule="cosine", lr_decay=1.0, warmup=10)
-    plain = replace(config, warmup=0)
-    shares = [learning_rate(config, s, 1000) / learning_rate(plain, s, 1000) for s in range(12)]
-    assert shares == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1])
+    saved = torch.load(path, weights_only=True)
+    torch.save(saved | {"learner": {"network": saved["learner"]["model"]}}, path)
+    with pytest.raises(ValueError, match=r"checkpoint\.pt is of another version .*; remove it"):
+        train(CountedCourse, Config(), tmp_path)

@@ -1,12 +1,11 @@
 """Data beyond memory: row blocks, read one after another from a file or a store.
 
 A reading costs seconds or minutes. So every pass is counted, forms as many products as it can, and
-its last products are kept: who asks for them again gets them without another pass.
+the products at a point are kept with it: who asks for them again gets them without another pass.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -20,9 +19,8 @@ from torch import Tensor
 from factormer.data import parts, readings
 from factormer.data.base import Normal, inner
 from factormer.data.factors import Factors
+from factormer.data.known import Known
 from factormer.data.lowrank import LowRank, whitening
-
-_KEPT = 2  # passes whose products are kept: the last, and the best before it
 
 
 @runtime_checkable
@@ -82,7 +80,7 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Record:
-    """What is known of V: how often it was read, sums by rows, a sketch, the last products.
+    """What is known of V: how often it was read, sums by rows, a sketch, products at points.
 
     A journal keeps passes for a later run; those that it has count, and are not made again.
     """
@@ -90,8 +88,8 @@ class Record:
     passes: int = 0
     sums: Float[Tensor, "m 2"] | None = None  # of the entries of each row, and of their squares
     sketch: LowRank | None = None
-    seen: deque[tuple[Any, Seen]] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    fits: deque[tuple[Any, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    seen: Known = field(default_factory=Known)
+    fits: Known = field(default_factory=Known)
     journal: Kept | None = None
 
 
@@ -189,17 +187,15 @@ class Blocks:
         return self.record.sums
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
-        for view, seen in self.record.seen:
-            if seen.x.H is X and view == self._view:
-                return seen.VH
+        if (seen := self.record.seen.at(self._view, H=X)) is not None:
+            return seen.VH
         (Y,), _ = self.sweep(parts.Times(self.scale * X))
         return Y
 
     def turned(self, Y: Float[Tensor, "m k"]) -> Float[Tensor, "n k"]:
         """VᵀY."""
-        for view, seen in self.record.seen:
-            if seen.x.W is Y and view == self._view:
-                return seen.VtW
+        if (seen := self.record.seen.at(self._view, W=Y)) is not None:
+            return seen.VtW
         _, (Z,) = self.sweep(parts.TurnedTimes(), Y)
         return Z.mul_(self.scale)
 
@@ -217,7 +213,7 @@ class Blocks:
         part = parts.Updated(x.H, update, self.scale)
         (VH, W), (VtW, error) = self.sweep(part, self._known_sums(), x.W)
         seen = Seen(Factors(W, x.H), VH, VtW, error)
-        self.record.seen.append((self._view, seen))
+        self.record.seen.keep(self._view, seen)
         return seen
 
     @property
@@ -226,24 +222,20 @@ class Blocks:
 
     def knows(self, x: Factors) -> bool:
         """Whether a pass has formed all products at x, so that its error and gradient are known."""
-        return self._seen(x) is not None or self.fit_at(x) is not None
+        return self.record.seen.at(self._view, *x) is not None or self.fit_at(x) is not None
 
     def fit_at(self, x: Factors) -> Any:
         """What a pass found of another loss at x (`problem.passes.Fit`); None if none was there."""
-        same = (fit for view, fit in self.record.fits if fit.x.W is x.W and view == self._view)
-        return next((fit for fit in same if fit.x.H is x.H), None)
+        found = self.record.fits.at(self._view, *x)
+        return None if found is None else found._replace(x=x)
 
     def keep_fit(self, fit: Any) -> None:
-        """Keep that until other points follow."""
-        self.record.fits.append((self._view, fit))
-
-    def _seen(self, x: Factors) -> Seen | None:
-        same = (s for view, s in self.record.seen if s.x.W is x.W and view == self._view)
-        return next((seen for seen in same if seen.x.H is x.H), None)
+        """Keep that as long as the point is kept."""
+        self.record.fits.keep(self._view, fit)
 
     def sq_error(self, x: Factors) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖², in float64."""
-        if (seen := self._seen(x)) is not None:
+        if (seen := self.record.seen.at(self._view, *x)) is not None:
             return seen.sq_error
         part = parts.Misfit(x.H, self.scale)
         _, (error,) = self.sweep(part, self._known_sums(), x.W)

@@ -49,11 +49,12 @@ class Basis:
 
 
 @dataclass(eq=False)
-class Known:
-    """The sums of all entries and of their squares, and the sketch, once they are known."""
+class Memory:
+    """The sums of all entries and of their squares, the sketch, and the last pass in its view."""
 
     totals: Float[Tensor, " 2"] | None = None
     basis: Basis | None = None
+    last: tuple[Any, Seen] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Spread(Blocks):
     """Such blocks. Factors W of V are `Held`, and `sketch` is that of the sample, weighted."""
 
     workers: Workers | None = None
-    known: Known = field(default_factory=Known)
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def weight(self) -> float:
@@ -81,7 +82,7 @@ class Spread(Blocks):
         held, summed = self._workers.hold(part, rows, self.dtype, survey=first)
         if first:
             record.sums = held.pop()
-            _, (self.known.totals,) = self.by_rows(Totals(), record.sums)
+            _, (self.memory.totals,) = self.by_rows(Totals(), record.sums)
         return held, summed
 
     def by_rows(self, part: parts.Part, *rows: Tensor) -> tuple[list[Held], list[Tensor]]:
@@ -99,10 +100,10 @@ class Spread(Blocks):
         return Factors(self._workers.gather(x.W), x.H) if isinstance(x.W, Held) else x
 
     def _totals(self) -> Float[Tensor, " 2"]:
-        if self.known.totals is None:
+        if self.memory.totals is None:
             self.sweep(parts.Nothing())
-        assert self.known.totals is not None
-        return self.known.totals
+        assert self.memory.totals is not None
+        return self.memory.totals
 
     def sq_norm(self) -> Float[Tensor, ""]:
         return self.scale**2 * self._totals()[1]
@@ -113,7 +114,8 @@ class Spread(Blocks):
     def updated(self, x: Factors, update: parts.Update) -> Seen:
         """All products at (W, H), in one pass, and `Sums`."""
         basis, (p, r) = self._basis, (len(self._basis.gram), x.H.shape[1])
-        before = next((s for view, s in reversed(self.record.seen) if view == self._view), None)
+        view, before = self.memory.last or (None, None)
+        before = before if view == self._view else None
         others = [basis.U] if before is None else [basis.U, before.x.W, before.VH]
         part = Remembered(parts.Updated(x.H, update, self.scale))
         (VH, W), (VtW, error, cross, slope) = self.sweep(part, self._known_sums(), x.W, *others)
@@ -122,20 +124,18 @@ class Spread(Blocks):
         WtW = cross[:r, p : p + r].to(self.dtype)
         sums = Sums(_gram(cross, basis.gram, before), WtW, slope, before)
         seen = Seen(Factors(W, x.H), VH, VtW, error, sums)
-        self.record.seen.append((self._view, seen))
+        self.record.seen.keep(self._view, seen)
+        self.memory.last = self._view, seen
         return seen
 
     def normal(self, W: Float[Tensor, "m r"]) -> Normal:
         """(VᵀW, WᵀW), of a W that a pass has made."""
-        same = (s for view, s in self.record.seen if s.x.W is W and view == self._view)
-        seen = next(same)
-        return Normal(seen.VtW, seen.WtW)
+        seen = self.record.seen.at(self._view, W=W)
+        return Normal(seen.VtW, seen.sums.WtW)
 
     def slope(self, x: Factors) -> Float[Tensor, ""]:
         """The square of the norm of the projected gradient by W, after a pass at x."""
-        seen = self._seen(x)
-        assert seen is not None
-        return seen.sums.slope
+        return self.record.seen.at(self._view, *x).sums.slope
 
     def view(self, seen: Seen) -> tuple[LowRank, Factors]:
         """Rows of V̂ (see `enriched`) and of W that are in the sample, weighted.
@@ -171,8 +171,8 @@ class Spread(Blocks):
 
     @property
     def _basis(self) -> Basis:
-        assert self.known.basis is not None, "a sketch is made before passes are"
-        return self.known.basis
+        assert self.memory.basis is not None, "a sketch is made before passes are"
+        return self.memory.basis
 
     def sketch(self, p: int, rng: torch.Generator) -> LowRank:
         """The sample of the sketch that `Blocks` would make, its rows weighted by √(m/s)."""
@@ -181,7 +181,7 @@ class Spread(Blocks):
             (U,), (Z, gram) = plain.sweep(BothAndGram(plain.range(p, rng)))
             size = gram.diagonal().sqrt().clamp(min=torch.finfo(U.dtype).tiny)
             C = whitening_by(gram, size, _RANK).to(U.dtype)
-            self.known.basis = Basis(U, Z, gram, C)
+            self.memory.basis = Basis(U, Z, gram, C)
             Q, Z = self.weight**0.5 * U.few @ C, Z @ C
             self.record.sketch = LowRank(Q, Z, plain.lost(Q, Z))
         sketch = self.known_sketch

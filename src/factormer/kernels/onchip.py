@@ -68,13 +68,18 @@ class Kinds(NamedTuple):
 def kinds(m: np.ndarray, n: np.ndarray, r: np.ndarray, most: int) -> Kinds:
     """Those of problems of these sizes; ranks of at most the last of RANKS."""
     rank = RANKS[np.searchsorted(RANKS, r)]
-    padded = rank + rank % 4
+    padded = _apart(rank)
     wide, narrow = (_threads(limit(m, n)) for limit in (np.maximum, np.minimum))
     beside = [(2 * rank + 1) * padded + _room(rank, threads) + 32 for threads in (wide, narrow)]
     near = 4 * (m * (n | 1) + 1 + (m + n) * padded + beside[0])
     tile = 4 * _TILE * (padded + narrow)
     far = near > most
     return Kinds(rank, np.where(far, narrow, wide), far, np.where(far, 4 * beside[1] + tile, near))
+
+
+def _apart(rank: Any) -> Any:
+    """Numbers from one row of a factor to the next: an odd multiple of four, as in the sources."""
+    return (rank + 3) // 8 * 8 + 4
 
 
 def _threads(rows: np.ndarray) -> np.ndarray:
@@ -87,17 +92,15 @@ def _room(rank: np.ndarray, threads: np.ndarray) -> np.ndarray:
     return 4 * tiles * np.maximum(threads // tiles, 1)
 
 
-def turned_room(rank: int, threads: int, width: int) -> int:
+def turned_room(rank: Any, width: int) -> Any:
     """Bytes that a learned start needs beside: see `chip/turned.cu`."""
-    padded, tiles = rank + rank % 4, (rank // 2) ** 2
-    parts = max(4 * tiles * max(threads // tiles, 1), rank * width)
-    return 4 * (4 * rank * padded + parts + rank * (9 + 2 * width + 8) + 2 * padded + 4)
+    return 4 * (4 * rank * _apart(rank) + rank * (9 + 3 * width + 8) + 4)
 
 
 def far_room(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Numbers of a room for W and H of problems that are far."""
     rank = RANKS[np.searchsorted(RANKS, r)]
-    return (m + n) * (rank + rank % 4)
+    return (m + n) * _apart(rank)
 
 
 @cache
@@ -121,7 +124,7 @@ def source(rank: int, threads: int, is_far: bool, is_kullback: bool, width: int)
     """The text of a kernel; a learned start is part of it if it has a width."""
     sizes = f"constexpr int R = {rank}, T = {threads};\n"
     flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
-    names = ["common", "squares", "kullback", *(["turned"] if width else []), "run"]
+    names = ["common", "squares", "kullback", *(["matrices", "turned"] if width else []), "run"]
     texts = ((_SOURCES / f"{name}.cu").read_text() for name in names)
     return sizes + flags + (f"#define WIDTH {width}\n" if width else "") + "\n".join(texts)
 

@@ -53,8 +53,7 @@ def served(jobs: Jobs) -> np.ndarray:
     fits = (r <= chip.RANKS[-1]) & (kinds.memory <= chip.available(jobs.device)) & jobs.is_plain
     far = fits & kinds.is_far
     if width := _width(jobs, jobs.plan(0).request):
-        pairs = zip(kinds.rank.tolist(), kinds.threads.tolist(), strict=True)
-        room = np.array([chip.turned_room(*pair, width) for pair in pairs])
+        room = chip.turned_room(kinds.rank, width)
         fits &= ~far & (kinds.memory + room <= chip.available(jobs.device))
     elif far.sum() < _MANY or (m * n)[far].max() > _LARGE:
         fits &= ~far
@@ -193,7 +192,7 @@ def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, Any]]:
 
     def kind(a: int, b: int) -> Any:
         size, bytes_ = (int(rank[a]), int(threads[a])), int(memory[a:b].max())
-        more = chip.turned_room(*size, width) if width else 0
+        more = chip.turned_room(size[0], width) if width else 0
         return chip.Kind(*size, bool(far[a]), other, width, bytes_ + more)
 
     kinds = [kind(a, b) for a, b in spans]

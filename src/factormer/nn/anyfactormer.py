@@ -113,9 +113,9 @@ class AnyFactormer(nn.Module):
         return Turning(at.Y @ Q, at.R @ Q, level * size, step)
 
     def packed(self) -> Float[Tensor, " k"]:
-        """All weights one after another, as the kernels read them."""
+        """All weights one after another, transposed, as the kernels read them."""
         parts = (p for layer in (self.embed, self.hear, self.extract) for p in layer.parameters())
-        return torch.cat([weight.detach().float().flatten() for weight in parts])
+        return torch.cat([weight.detach().float().t().flatten() for weight in parts])
 
     def listen(
         self, tokens: Float[Tensor, "*b r k"], edges: Float[Tensor, "*b r r"]

@@ -22,7 +22,7 @@ from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
-from factormer.run.multistart import Generations, Tournament
+from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Limits, Request
@@ -70,8 +70,7 @@ def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
     asked, plan = plan, _thinned(plan)
-    request, best = plan.request, None
-    limit = request.limits.time_limit
+    request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
     begun, left = started, plan.n_runs
     for start, seeds in _runs(plan):
@@ -167,13 +166,14 @@ def _run(
         x0, *others = _points(start, at, rng)
         if others:
             others = tuple(stages[0].problem.taken(x) for x in others)
-            stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, others))
+            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others))
     result = solve_in_stages(
         stages,
         x0,
         started=started,
         stride=_stride(request),
-        callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
+        callback=callback
+        and (lambda row: callback(row._replace(rmse=unit * row.rmse, gap=stationary.gap))),
     )
     if _is_by_passes(plan) and plan.settles and result.status not in _CUT_SHORT:
         result = settled_by_products(scaled.V, result)  # pyright: ignore[reportArgumentType]

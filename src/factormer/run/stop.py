@@ -19,6 +19,7 @@ from factormer.run.result import Status
 from factormer.run.trace import Trace
 
 _LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
+_NOISE = 4  # times what a gradient is off by rounding, ε‖V‖(‖W‖ + ‖H‖), where it may end (measured)
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
 Watch = Callable[[Factors, Trace], bool]  # called every few iterations; returns whether to stop
@@ -29,15 +30,18 @@ class Stationary:
     """Stop once the projected gradient has fallen to `tol` times its size at the start.
 
     It means the same for every solver, and 0 never stops. It is checked every `every` iterations,
-    since it costs as much as one; a stack stops when all of its members may. Two more ends count as
-    convergence: a fit that is exact up to rounding, and an error that no longer falls while the
-    gradient is as small as rounding allows. A `reference` is the gradient to compare with, if it is
-    larger: that of a start from far, where this one is near the end already.
+    since it costs as much as one; a stack stops when all of its members may. Three more ends count
+    as convergence: a fit that is exact up to rounding, a gradient that is nothing but rounding
+    errors (at rank 1 that of the leading singular vectors is, so that no share of it can be
+    reached), and an error that no longer falls while the gradient is nearly as small as that. A
+    `reference` is the gradient to compare with, if it is larger: that of a start from far, where
+    this one is near the end already.
     """
 
     tol: float = 1e-4
     every: int = 10
     reference: Tensor | None = None
+    gap: float = field(default=math.nan, init=False)  # how many times too large it is
     _start: Tensor | None = field(default=None, init=False, repr=False)
     _is_measure: bool = field(default=False, init=False, repr=False)
     _mean: Tensor = field(init=False, repr=False, compare=False)
@@ -57,7 +61,12 @@ class Stationary:
             finite = self._start.isfinite()
             met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
+        if size.dim() == 0 and isinstance(problem.V, Blocks):
+            self.gap = float(size / (self.tol * self._start))
         met |= error <= 10 * eps * self._mean
+        if problem.is_plain and not isinstance(problem.V, Blocks):
+            W, H = (F.double().square().sum(dim=(-2, -1)).sqrt() for F in x)
+            met |= size <= _NOISE * eps * problem.V.sq_norm().sqrt() * (W + H)
         self._errors = [*self._errors[-_LOOKS:], error]
         if len(self._errors) > _LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error

@@ -4,7 +4,8 @@
 // V, W and H in shared memory from the start to the answer. Otherwise V stays where it is, once by
 // rows and once by columns, and rows of W and H, side by side, are in `room`s of the GPU's memory.
 
-constexpr int RP = R % 4 ? R + 2 : R;  // the distance of rows of W and H: a multiple of 4
+// The distance of rows of W and H: an odd number of fours, so that neighbours lie in other banks.
+constexpr int RP = (R + 3) / 8 * 8 + 4;
 constexpr int PAIRS = R / 2;           // components two by two
 constexpr int TILES = PAIRS * (PAIRS + 1) / 2;
 constexpr int SPLITS = T / TILES > 1 ? T / TILES : 1;
@@ -43,6 +44,23 @@ template <int side> struct View {
         rows(side ? b.m : b.n), count(side ? b.n : b.m), along(side ? (FAR ? b.m : 1) : b.LD),
         across(side && !FAR ? b.LD : 1) {}
 };
+
+// A row of a factor, four numbers at a time.
+__device__ void take(float (&x)[R], const float *row) {
+  float all[RP];
+#pragma unroll
+  for (int k = 0; k < R; k += 4) *(float4 *)(all + k) = *(const float4 *)(row + k);
+#pragma unroll
+  for (int k = 0; k < R; k++) x[k] = all[k];
+}
+
+__device__ void put(float *row, const float (&x)[R]) {
+  float all[RP];
+#pragma unroll
+  for (int k = 0; k < RP; k++) all[k] = k < R ? x[k] : 0;
+#pragma unroll
+  for (int k = 0; k < R; k += 4) *(float4 *)(row + k) = *(const float4 *)(all + k);
+}
 
 __device__ unsigned long long mixed(unsigned long long x) {
   x += 0x9E3779B97F4A7C15ull;
@@ -146,30 +164,39 @@ __device__ void sums(const float *X, int rows, float *out) {
 
 // Put a factor of the point kept, (r, rows) in the factors' own memory, into the block.
 __device__ void recall(float *X, const float *kept, int rows, int r) {
-  for (int row = threadIdx.x; row < rows; row += T)
+  for (int row = threadIdx.x; row < rows; row += T) {
+    float x[R];
 #pragma unroll
-    for (int k = 0; k < R; k++)
-      if (k < r) X[row * RP + k] = kept[k * rows + row];
+    for (int k = 0; k < R; k++) x[k] = k < r ? kept[k * rows + row] : 0;
+    put(X + row * RP, x);
+  }
 }
 
 __device__ void keep(const float *X, float *kept, int rows, int r) {
-  for (int row = threadIdx.x; row < rows; row += T)
+  for (int row = threadIdx.x; row < rows; row += T) {
+    float x[R];
+    take(x, X + row * RP);
 #pragma unroll
     for (int k = 0; k < R; k++)
-      if (k < r) kept[k * rows + row] = X[row * RP + k];
+      if (k < r) kept[k * rows + row] = x[k];
+  }
 }
 
 // Keep what the block holds, unless it is refused; then let it hold the point β beyond.
 template <class Objective>
 __device__ void extrapolate(float *X, float *kept, int rows, int r, float beta, bool refused) {
-  for (int row = threadIdx.x; row < rows; row += T)
+  for (int row = threadIdx.x; row < rows; row += T) {
+    float x[R];
+    take(x, X + row * RP);
 #pragma unroll
     for (int k = 0; k < R; k++)
       if (k < r) {
-        float before = kept[k * rows + row], here = refused ? before : X[row * RP + k];
-        X[row * RP + k] = Objective::beyond(here, beta * (here - before));
+        float before = kept[k * rows + row], here = refused ? before : x[k];
+        x[k] = Objective::beyond(here, beta * (here - before));
         if (!refused) kept[k * rows + row] = here;
       }
+    put(X + row * RP, x);
+  }
 }
 
 // The start: random, or given as (rows, r).

@@ -128,8 +128,9 @@ struct Kullback {
       bool real = base + threadIdx.x < at.rows;
       int row = real ? base + threadIdx.x : at.rows - 1;
       float x[R], g[R], step[R], G[HALF], fixed = 0;
+      take(x, at.X + row * RP);
 #pragma unroll
-      for (int k = 0; k < R; k++) x[k] = at.X[row * RP + k], g[k] = b.S[k];
+      for (int k = 0; k < R; k++) g[k] = b.S[k];
       model<0>(b, at, row, x, g, G);
       descend(x, g, G, step);
 #pragma unroll
@@ -141,9 +142,7 @@ struct Kullback {
         float loss = divergence(b, at, row, x);
         part += real ? loss : 0;
       }
-      if (real)
-#pragma unroll
-        for (int k = 0; k < R; k++) at.X[row * RP + k] = x[k];
+      if (real) put(at.X + row * RP, x);
     }
     __syncthreads();
     return part;
@@ -158,8 +157,7 @@ struct Kullback {
     for (int base = 0; base < at.rows; base += T) {
       int row = min(base + (int)threadIdx.x, at.rows - 1);
       float x[R];
-#pragma unroll
-      for (int k = 0; k < R; k++) x[k] = b.W[row * RP + k];
+      take(x, b.W + row * RP);
       float loss = divergence(b, at, row, x);
       if (base + threadIdx.x < at.rows) part += loss;
     }
@@ -174,8 +172,9 @@ struct Kullback {
     for (int base = 0; base < at.rows; base += T) {
       int row = min(base + (int)threadIdx.x, at.rows - 1);
       float x[R], g[R];
+      take(x, at.X + row * RP);
 #pragma unroll
-      for (int k = 0; k < R; k++) x[k] = at.X[row * RP + k], g[k] = b.S[k];
+      for (int k = 0; k < R; k++) g[k] = b.S[k];
       walk(b, at, row, [&](const float v, const float (&y)[RP]) {
         float pull = __fdividef(v, fmaxf(fitted(x, y), TINY));
 #pragma unroll

@@ -84,11 +84,11 @@ template <bool root> struct Squares {
       float f[R], x[R];
       target<side>(b, at, base, f);
       if (row >= at.rows) continue;
+      take(x, at.X + row * RP);
 #pragma unroll
-      for (int k = 0; k < R; k++) x[k] = fmaxf(0, at.X[row * RP + k]), f[k] *= b.S[R * RP + k];
+      for (int k = 0; k < R; k++) x[k] = fmaxf(0, x[k]), f[k] *= b.S[R * RP + k];
       sweep(b.S, f, x, sweeps);
-#pragma unroll
-      for (int k = 0; k < R; k++) at.X[row * RP + k] = x[k];
+      put(at.X + row * RP, x);
       if (side)  // ⟨x G, x⟩ − 2⟨f, x⟩, from S
 #pragma unroll
         for (int k = 0; k < R; k++) {
@@ -118,8 +118,7 @@ template <bool root> struct Squares {
     for (int base = 0; base < at.rows; base += T) {
       int row = min(base + (int)threadIdx.x, at.rows - 1);
       float x[R], sum = 0;
-#pragma unroll
-      for (int k = 0; k < R; k++) x[k] = b.W[row * RP + k];
+      take(x, b.W + row * RP);
       walk(b, at, row, [&](const float v, const float (&y)[RP]) {
         float d = -entry(&v);
 #pragma unroll
@@ -141,8 +140,7 @@ template <bool root> struct Squares {
       float f[R], x[R];
       target<side>(b, at, base, f);
       if (row >= at.rows) continue;
-#pragma unroll
-      for (int k = 0; k < R; k++) x[k] = at.X[row * RP + k];
+      take(x, at.X + row * RP);
 #pragma unroll
       for (int k = 0; k < R; k++) {
         float g[RP], d = -f[k];

@@ -28,7 +28,7 @@ KINDS = (
     *("exponential", "gamma", "lognormal", "sparse", "separable", "smooth", "uneven", "counts"),
     *("noise", "spectrum"),
 )
-STARTS = ("rotated", "random", "nndsvd")
+STARTS = ("rotated", "random", "nndsvd", "vertices")  # the last for shares alone
 Shape = tuple[int, int, int]  # m, n, r
 _RANKS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80, 100)
 _PLAIN = ("exponential", "gamma", "lognormal", "sparse", "smooth")

@@ -12,8 +12,8 @@ from factormer.select.ranks.curves import N_FEATURES
 from factormer.train.rank import data
 from factormer.train.rank.calibrate import calibration_error, temperature_of, threshold_of
 from factormer.train.rank.config import RankTraining
+from factormer.train.rank.course import batch_of, train_rank
 from factormer.train.rank.export import make_card
-from factormer.train.rank.loop import batch_of, train_rank
 from factormer.train.rank.planted import FACTORS, NOISES, SMALL, WIDE, drawn_factors, noisy, planted
 from tests.train.cases import assert_same_weights
 

@@ -1,0 +1,141 @@
+"""The kernels of a GPU's chip, compiled for a processor: iterations and starts are the twins'.
+
+So what they compute is tested where there is no GPU; how fast they are is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import factormer.kernels
+from factormer import factorize
+from factormer.data.factors import Factors
+from factormer.nn import zoo
+from factormer.nn.anyfactormer import spread
+from factormer.solvers.hals import HALS
+from tests.many.test_factorize_many import problem
+
+CHIP = Path(factormer.kernels.__file__).parent / "chip"
+WIDTH = 16
+
+
+class Task(ctypes.Structure):
+    """As in `chip/common.cu`."""
+
+    _fields_ = [
+        *[(name, ctypes.c_void_p) for name in ("V", "transposed")],
+        *[(name, ctypes.c_longlong) for name in ("w", "h", "far")],
+        ("seed", ctypes.c_ulonglong),
+        *[(name, ctypes.c_longlong) for name in ("m", "n", "r", "sweeps_h", "sweeps_w")],
+    ]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Kernels by their rank, threads, and what else they are for."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no compiler of C++ was found")
+    folder, made = tmp_path_factory.mktemp("chip"), dict[Any, ctypes.CDLL]()
+
+    def library(
+        rank: int, threads: int, *, far: bool = False, kullback: bool = False, learned: bool = False
+    ) -> ctypes.CDLL:
+        key = (rank, threads, far, kullback, learned)
+        if key not in made:
+            sizes = f"constexpr int R = {rank}, T = {threads};\n"
+            flags = f"constexpr bool FAR = {int(far)}, KULLBACK = {int(kullback)};\n"
+            width = f"#define WIDTH {WIDTH}\n" if learned else ""
+            names = ["common", "squares", "kullback", *["matrices", "turned"][: 2 * learned], "run"]
+            here = Path(__file__).parent
+            paths = [here / "processor.h", *(CHIP / f"{n}.cu" for n in names), here / "driver.cu"]
+            text = sizes + flags + width + "\n".join(path.read_text() for path in paths)
+            source = folder / ("_".join(map(str, key)) + ".cpp")
+            source.write_text(text)
+            target = source.with_suffix(".so")
+            options = ["-std=c++20", "-O0", "-w", "-shared", "-fPIC", "-pthread"]
+            subprocess.run([compiler, *options, source, "-o", target], check=True)
+            made[key] = ctypes.CDLL(str(target))
+        return made[key]
+
+    return library
+
+
+def task(V: np.ndarray, r: int, seed: int = 7) -> tuple[Task, list[np.ndarray]]:
+    """A problem for a kernel, and what must live as long."""
+    kept = [np.ascontiguousarray(V, "f4"), np.ascontiguousarray(V.T, "f4")]
+    m, n = V.shape
+    sweeps = HALS().all_sweeps(np.array([m, n]), np.array([n, m]), np.array([r, r])).tolist()
+    addresses = [array.ctypes.data for array in kept]
+    return Task(*addresses, 0, 0, 0, seed, m, n, r, *sweeps), kept
+
+
+def at(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def errors(V: np.ndarray, W: np.ndarray, H: np.ndarray) -> tuple[float, float]:
+    """The root of the mean squared error, and of the mean of twice the divergence."""
+    fit = W.astype(float) @ H.astype(float).T
+    divergence = V * np.log(V / fit) - V + fit
+    return float(np.sqrt(((V - fit) ** 2).mean())), float(np.sqrt(2 * divergence.mean()))
+
+
+# First Newton steps of the chip are not quite those of a CPU: their ends are compared.
+CASES = [
+    (6, 32, {"learned": True}, 8, 1e-5), (16, 64, {"learned": True}, 8, 1e-5),
+    (6, 64, {"far": True}, 8, 1e-5), (8, 32, {"kullback": True}, 60, 1e-3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rank", "threads", "kind", "n_iter", "rtol"), CASES)
+def test_iterations_are_those_of_a_cpu(compiled, rank, threads, kind, n_iter, rtol):
+    r, is_kullback = rank - 1, bool(kind.get("kullback"))
+    V = problem(threads - 4, threads + 9 if kind.get("far") else threads - 9, r, 1)
+    rng = np.random.default_rng(2)
+    W, H = (rng.random((rows, r)).astype("f4") for rows in V.shape)
+    other: Any = {"loss": "kullback-leibler"} if is_kullback else {"solver": "her"}
+    twin = factorize(V, r, init="custom", W=W, H=H, tol=0, max_iter=n_iter, **other)
+    room, outcome = np.zeros(64 * sum(V.shape), "f4"), np.zeros(4, "f4")
+    asked, kept = task(V, r)
+    compiled(rank, threads, **kind).run(
+        ctypes.byref(asked), at(W), at(H), at(room), at(outcome), n_iter, ctypes.c_float(0), 0, 1, 0
+    )
+    assert kept
+    assert outcome[1] == n_iter
+    assert W.min() >= 0
+    assert H.min() >= 0
+    np.testing.assert_allclose(outcome[0], twin.rmse, rtol=rtol)
+    np.testing.assert_allclose(outcome[0], errors(V, W, H)[is_kullback], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("rank", "threads", "r"), [(6, 32, 5), (6, 32, 6), (16, 64, 15)])
+def test_a_learned_start_is_that_of_its_network(compiled, rank, threads, r):
+    network = zoo.load_any_factormer("any-rank-init")
+    assert network.config.width == WIDTH
+    V = problem(threads - 2, threads - 9, r, 3).astype("f4")
+    asked, kept = task(V, r)
+    factors = [np.zeros((r, rows), "f4") for rows in (*V.shape, *V.shape)]
+    weights, n_layers = network.packed().numpy(), 5
+    compiled(rank, threads, learned=True).start(
+        ctypes.byref(asked), at(weights), n_layers, 2, *map(at, factors)
+    )
+    assert kept
+    W, H, *ended = (torch.from_numpy(F.T.copy()).double() for F in factors)
+    for F in (W, H):  # orthogonal, and balanced
+        G, strength = F.T @ F, (W * W).sum(dim=0)
+        torch.testing.assert_close(
+            G, torch.diag(strength), rtol=0, atol=5e-3 * float(strength.max())
+        )
+    x = Factors(W, H)
+    expected = network.double()(x, spread(x, torch.eye(r).double()), n_layers=n_layers)
+    for found, F in zip(ended, expected, strict=True):
+        torch.testing.assert_close(found, F, rtol=0, atol=1e-4)
