@@ -231,7 +231,7 @@ def _on_views(
             seen, extra = _sketched(seen, problem.V.dtype, plan.request.limits, rng)
         limit = 0 if settled else stage.max_iter
         rule = any_of(*(not_before(earliest, rule) for rule in (*rules, *extra)))
-        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
+        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact, stage.slow))
         if stage.view is View.SKETCH and not earliest and _gains_from_single(problem):
             single = replace(seen, V=seen.V.to(torch.float32))
             rule = any_of(rule, Rounding())
@@ -255,8 +255,7 @@ def _sketched(
     if not isinstance(V, Blocks):
         return Problem(sketch(V, p, rng).to(dtype), problem.rank), [Stalled()]
     stalled = Stalled() if V.reader.is_at_hand else Stalled(1e-5, 10)
-    rules: list[StopRule] = [stalled] if limits.tol else []
-    return Problem(V.sketch(p, rng), problem.rank), rules
+    return Problem(V.sketch(p, rng), problem.rank), [stalled] if limits.tol else []
 
 
 def _fits_single_precision(problem: Problem) -> bool:
