@@ -9,7 +9,7 @@ V lies in the memory of the workers, each a process with one thread. The model h
 measured here: multiplications a second of one worker, bytes a second between processes, and seconds
 a task. `pass` is one of NMF; `visits` are some of MiniBatchNMF from a given start, the whole call;
 `busiest` are the processor seconds of the worker that had most of it, which say how well the work
-is shared out also where others use the machine. `fit` is NMF's whole call, after a small one.
+is shared out also where others use the machine. `fit` is NMF's whole call, after a short one.
 """
 
 from __future__ import annotations
@@ -112,8 +112,7 @@ def _fitted(V: Any, r: int, loss: str = "frobenius", max_iter: int = 200) -> dic
     """
     client: Any = distributed.get_client()
     options: Any = {"beta_loss": loss, "random_state": 0}
-    some = V[: 2 * len(V) // CHUNKS].persist()
-    factormer.NMF(r, max_iter=5, **options).fit(some)  # which compiles
+    factormer.NMF(r, max_iter=3, **options).fit(V)  # which compiles, on every worker
     model = factormer.NMF(r, max_iter=max_iter, **options)
     before, own, begun = client.run(time.process_time), time.process_time(), time.perf_counter()
     model.fit(V)

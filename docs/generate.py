@@ -88,7 +88,7 @@ LIMITS = {
     "the plain solver wins on a CPU.",
     "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
     "too. In seconds it gains where iterations are many, as on faces and spectra at ranks from 30 "
-    'on, and loses elsewhere: `accelerator="auto"` does not use it.',
+    'on, and loses elsewhere: `accelerator="auto"` asks it in runs that prove to be slow.',
     "rank": "Trained on planted ranks alone. Where components coincide, or are weaker than noise, "
     "it finds fewer than were planted; `choice.clear` is then mostly false.",
     "any-rank-admm": "Trained over ADMM half-steps, for stacks and GPUs. Over HALS it gains "

@@ -22,13 +22,15 @@ from typing import Any
 
 import torch
 
+from factormer.nn.refining import Network
 from factormer.nn.zoo import save_model
 from factormer.train import synthetic
-from factormer.train.chip import ChipLearner, fresh
+from factormer.train.chip import ChipLearner
 from factormer.train.config import TrainConfig
 from factormer.train.export import make_card
-from factormer.train.factormer import Run, epoch_order
+from factormer.train.factormer import epoch_order, fresh
 from factormer.train.launches import train_together
+from factormer.train.loop import Run
 from factormer.train.optimise import Learner
 from factormer.train.synthetic import SizeClass, Stack
 
@@ -178,7 +180,7 @@ def train(
                 shutil.copyfile(source, folder / file)
 
     def report(event: dict[str, Any]) -> None:
-        if event["event"] == "epoch":
+        if event["event"] == "figures":
             medians = {name: event[name][:3] for name in ("small", "large")}
             print(f"{event['name']} epoch {event['epoch']} {event['seconds']:.0f} s {medians}")
 
@@ -200,12 +202,12 @@ def train(
         )
 
 
-def medians_of(config: TrainConfig, run: Run) -> str:
+def medians_of(config: TrainConfig, run: Run[Network]) -> str:
     """Small / large set at a few iterations."""
     first = 0 if config.model.n_points == 1 else 1
     shown = [k for k in (0, 1, 5, 20) if k >= first]
     return ", ".join(
-        f"{k}: " + " / ".join(f"{run.validation[name][k - first]:.4g}" for name in run.validation)
+        f"{k}: " + " / ".join(f"{run.figures[name][k - first]:.4g}" for name in run.figures)
         for k in shown
     )
 

@@ -81,21 +81,22 @@ def rank_of(unit: str) -> int:
     return LAYERS.index(unit)
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_imports_point_down(file):
+def pointing_up(file: Path) -> Iterator[str]:
     unit = unit_of(file)
     package = ("factormer", *file.relative_to(SRC).parent.parts)
-    wrong = [
-        f"{name_of(file)}:{line}: {unit} must not import {other}"
-        for line, other in imported_units(file.read_text(encoding="utf-8"), package)
-        if other != unit and rank_of(other) >= rank_of(unit)
-    ]
+    for line, other in imported_units(file.read_text(encoding="utf-8"), package):
+        if other != unit and rank_of(other) >= rank_of(unit):
+            yield f"{name_of(file)}:{line}: {unit} must not import {other}"
+
+
+def test_imports_point_down():
+    wrong = [text for file in FILES for text in pointing_up(file)]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_module_has_a_rank(file):
-    rank_of(unit_of(file))
+def test_every_module_has_a_rank():
+    for file in FILES:
+        rank_of(unit_of(file))
 
 
 @pytest.mark.parametrize(
@@ -120,10 +121,10 @@ def test_imports_of_others_are_not_ours():
     assert not list(imported_units("import torch\nfrom factormer_extras import x", ("factormer",)))
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_file_is_short(file):
-    n_lines = len(file.read_text(encoding="utf-8").splitlines())
-    assert n_lines <= MAX_LINES, f"{name_of(file)} has {n_lines} lines; split it by its jobs"
+def test_files_are_short():
+    lengths = {name_of(file): len(file.read_text("utf-8").splitlines()) for file in FILES}
+    long = {name: length for name, length in lengths.items() if length > MAX_LINES}
+    assert not long, f"more than {MAX_LINES} lines: {long}; split them by their jobs"
 
 
 # Torch comes first: what it does on import is not ours.

@@ -57,6 +57,7 @@ def test_a_refused_step_keeps_the_point_and_goes_on_plainly(rng):
     refused = Passes().step(problem, bad)
     assert refused.factors is state.factors
     assert bool(refused.plain)
+    assert refused.n_ahead == 0  # V̂ was too far from V for as many as before
     after = Passes().step(problem, refused)
     assert float(after.error) <= float(state.error) * (1 + 1e-12)
 
@@ -78,3 +79,14 @@ def test_iterations_ahead_are_made_only_if_another_pass_follows(rng, monkeypatch
     problem, x0 = case(rng)
     iterated(problem, Passes(), x0, 3)
     assert len(made) == 2
+
+
+@torch.no_grad()
+def test_twice_as_many_are_made_ahead_while_they_find_what_they_predict(rng):
+    problem, x0 = case(rng)
+    free = Passes(n_ahead=10, share=0.0, worth=1e9)
+    limits = [look.state.n_ahead for look in loop(problem, free, x0, limit=6)]
+    assert limits[1:] == [10, 20, 40, 80, 160, 320]
+    dear = Passes(n_ahead=10, share=0.0, worth=0.0)  # no more than `at_once` are worth their cost
+    limits = [look.state.n_ahead for look in loop(problem, dear, x0, limit=6)]
+    assert limits[1:] == [10, 20, 20, 20, 20, 20]

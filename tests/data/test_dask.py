@@ -16,6 +16,7 @@ from factormer.accelerate.passes import Sweeps
 from factormer.data.dask import distributed_of
 from factormer.data.factors import Factors
 from factormer.data.parts import lent
+from factormer.data.spread import Spread, spread
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -130,9 +131,11 @@ def test_mini_batches_leave_w_where_the_chunks_are(beta_loss):
 def test_workers_give_the_answer_in_memory(client):
     V = entries()
     D = da.from_array(V, chunks=(70, N))
-    result, inside = factorize(D, R), factorize(V, R)
+    lazy = D.map_blocks(np.copy)  # where chunks are at hand, more passes take less time
+    result, inside = factorize(lazy, R), factorize(V, R)
     assert result.rmse == pytest.approx(inside.rmse, rel=1e-3)
     assert result.trace.passes[-1] <= 10
+    assert factorize(D, R).rmse == pytest.approx(inside.rmse, rel=1e-3)
     model = NMF(R, random_state=0).fit(D)
     np.testing.assert_allclose(model.transform(D), model.result_.W, atol=1e-8)
 
@@ -175,8 +178,8 @@ def test_chunks_on_workers_are_done_in_one_task_each(client, rng):
     B, apart = distributed_of(D), distributed_of(D)
     x = Factors(*(torch.rand(size, R, generator=rng).double() for size in (M, N)))
     update = Sweeps(x.H.mT @ x.H, 10)
-    assert B.reader._groups == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))  # pyright: ignore
-    apart.reader.__dict__["_groups"] = None  # a task for each chunk
+    assert B.reader.workers.groups == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))  # pyright: ignore
+    apart.reader.__dict__["workers"] = None  # a task for each chunk
     found, same = B.updated(x, update), apart.updated(x, update)
     for mine, other in ((found.x.W, same.x.W), (found.VH, same.VH), (found.VtW, same.VtW)):
         np.testing.assert_allclose(mine, other, rtol=1e-12)
@@ -187,7 +190,7 @@ def test_chunks_on_workers_are_done_in_one_task_each(client, rng):
 
 def test_where_one_worker_has_most_chunks_dask_shares_them_out(client):
     D = placed(entries(), (8, 2))
-    assert distributed_of(D).reader._groups is None  # pyright: ignore
+    assert distributed_of(D).reader.workers is None  # pyright: ignore
     assert factorize(D, R).rmse == pytest.approx(factorize(entries(), R).rmse, rel=1e-3)
 
 
@@ -231,6 +234,107 @@ def test_bytes_that_travel_are_those_that_the_docs_say(client, monkeypatch, rng)
     assert 0 <= sum(out) - 8 * (m * r + 2 * m + n * r) <= slack
     assert 0 <= back - 8 * (2 * m * r + n * r) <= slack
     assert across <= 8 * ((k - 1) * n * r + c * n * r) + slack < 8 * m * n / c  # no chunk of V
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """W stays on workers from so few rows on."""
+    monkeypatch.setattr("factormer.data.spread._LEAST", 100)
+    monkeypatch.setattr("factormer.data.spread._EACH", 1)
+
+
+def rows_from(a, b, n):
+    return np.random.default_rng(a).random((b - a, n))
+
+
+def on_workers(m, n, c, k=2):
+    """A matrix in c chunks in the memory of k workers, in equal shares; Dask can make it again."""
+    caller, parts = distributed.get_client(), {}
+    caller.wait_for_workers(k)  # one that was killed comes back
+    names, step = sorted(caller.nthreads()), m // c
+    for j in range(c):
+        parts["V", j, 0] = caller.submit(
+            rows_from,
+            j * step,
+            (j + 1) * step,
+            n,
+            pure=False,
+            workers=[names[j % k]],
+            allow_other_workers=True,
+        )
+    distributed.wait(list(parts.values()))
+    return da.Array(parts, "V", ((step,) * c, (n,)), meta=np.empty((0, 0)))
+
+
+def test_bytes_that_travel_where_w_stays_are_those_that_the_docs_say(
+    client, small_samples, monkeypatch, rng
+):
+    """docs/howto/large.md: k threads of workers, s rows in the sample, numbers of 8 bytes."""
+    m, n, r, k, c, s = 4000, 500, 8, 2, 8, 100
+    p = 4 * r + 10
+    B = spread(distributed_of(on_workers(m, n, c)), r)
+    assert isinstance(B, Spread)
+    B.sketch(p, rng)
+    H = torch.rand(n, r, generator=rng).double()
+    update = Sweeps(H.mT @ H, 10)
+    seen = B.updated(Factors(B.from_sketch(H, update), H), update)
+    caller, out = distributed.get_client(), []
+    plain, stream = distributed.comm.tcp.TCP.write, caller.scheduler_comm.comm
+
+    async def counted(self, messages, *args, **options):
+        size = await plain(self, messages, *args, **options)
+        if self is stream and any(message["op"] == "update-graph" for message in messages):
+            out.append(size)  # and no heartbeat
+        return size
+
+    monkeypatch.setattr(distributed.comm.tcp.TCP, "write", counted)
+    before = caller.run(sent)
+    B.updated(seen.x, update)
+    entries = [
+        e for name, log in caller.run(sent).items() for e in log[len(before.get(name, [])) :]
+    ]
+    back = sum(size for who, size in entries if who is None)
+    across = sum(size for who, size in entries if who is not None)
+    slack = 8192 * k  # of tasks and their names
+    assert 0 <= sum(out) - 8 * k * (n * r + r * r) - 8 * s <= slack
+    assert 0 <= back - 8 * (2 * s * r + k * (n * r + 2 * r * (p + 4 * r))) <= slack
+    assert across <= slack
+    assert sum(out) + back < 8 * m * r  # less than W
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+def test_a_worker_that_is_killed_while_it_has_w_changes_nothing(client, small_samples, loss):
+    options: Any = {"loss": loss, "tol": 0, "max_iter": 20}
+    D = on_workers(600, N, 6)
+    assert isinstance(spread(distributed_of(D), R), Spread)
+    before, killed = factorize(D, R, **options), []
+
+    def kill(row):
+        if row.passes == 4 and not killed:
+            killed.append(next(iter(distributed.get_client().run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    after = factorize(D, R, callback=kill, **options)
+    assert killed
+    np.testing.assert_allclose(after.W, before.W, rtol=1e-8, atol=1e-10)
+    np.testing.assert_array_equal(after.trace.passes, before.trace.passes)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_goes_away_with_w_is_said(small_samples):
+    options = {"dashboard_address": ":0", "memory_limit": 0, "processes": True}
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster,
+        distributed.Client(cluster),
+    ):
+        D = on_workers(600, N, 6, k=1)
+
+        def leave(row):
+            if row.passes == 4:
+                cluster.close()
+
+        with pytest.raises(OSError, match=r"workers did not finish a pass .* start again"):
+            factorize(D, R, tol=0, max_iter=20, callback=leave)
 
 
 def test_a_worker_that_is_killed_changes_nothing(client):

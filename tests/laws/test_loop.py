@@ -13,7 +13,7 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
-from factormer.run.multistart import Generations, Tournament
+from factormer.run.multistart import Generations, Halving
 from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.loop import Look, go_on, iterated, loop
@@ -51,8 +51,8 @@ def test_strides_of_several_starts_do_not_show(case, seed):
     rng = torch.Generator().manual_seed(seed)
     others = [Factors(*(torch.rand(F.shape, generator=rng).double() for F in case.x0))] * 3
     others += [Factors(*(F.flip(0) for F in case.x0))]
-    tournament = Tournament(HER(), tuple(others), rounds=(1, 4))
-    assert_free_of_strides(tournament, case.problem, case.x0, 5)
+    halving = Halving(HER(), tuple(others), rounds=(1, 4))
+    assert_free_of_strides(halving, case.problem, case.x0, 5)
     generations = Generations(HER(), tuple(others), n_children=2, span=2, every=3)
     assert_free_of_strides(generations, case.problem, case.x0, 7)
 

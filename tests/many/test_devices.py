@@ -14,6 +14,7 @@ import torch
 from factormer import factorize, factorize_many
 from factormer.data import Dense
 from factormer.data.device import as_devices, moved
+from factormer.kernels.threads import width
 from factormer.many import devices, run
 from factormer.many.jobs import jobs_of
 from tests.many.test_factorize_many import problem
@@ -237,3 +238,33 @@ def test_the_clock_is_shared():
     clock = run.Clock(None)
     clock.end()
     assert clock.is_over()
+
+
+def test_a_gpu_named_twice_counts_once(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.zeros(1))
+    assert as_devices("cuda") == [torch.device("cuda", 0)]
+    named = as_devices(["cuda", "cpu", "cuda:0", "cuda:1", "cpu"])
+    assert [str(d) for d in named] == ["cuda:0", "cpu", "cuda:1", "cpu"]
+
+
+@pytest.mark.parametrize(("torch_has", "count", "each"), [(4, 2, 2), (4, 3, 1), (5, 2, 2)])
+def test_shares_of_the_cpu_have_its_threads_to_equal_parts(monkeypatch, torch_has, count, each):
+    before, wide, inside = torch.get_num_threads(), [], []
+    plain = run._at_once
+
+    def watched(tasks, clock):
+        wide.append(width())
+        tasks = [lambda task=task: (inside.append(width()), task())[1] for task in tasks]
+        return plain(tasks, clock)
+
+    monkeypatch.setattr(run, "_at_once", watched)
+    torch.set_num_threads(torch_has)
+    try:
+        for _ in range(5):  # it was a race
+            factorize_many(matrices(), ranks(), device=["cpu"] * count, max_iter=5)
+            assert torch.get_num_threads() == torch_has
+    finally:
+        torch.set_num_threads(before)
+    assert wide == [each] * count * 5
+    assert set(inside) <= {1, each}  # a share with one task makes it in its own thread

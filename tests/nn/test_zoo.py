@@ -19,6 +19,7 @@ from factormer.nn.zoo import (
     Card,
     checksum,
     find_model,
+    load_any_factormer,
     load_any_rank,
     load_factormer,
     load_model,
@@ -81,10 +82,21 @@ def test_shipped_network_for_the_rank_loads_with_a_card_of_its_own(golden):
     golden("model-rank", rtol=1e-6, probabilities=p)
 
 
-def test_network_for_the_rank_is_refused_elsewhere_with_a_sentence():
-    for load in (load_factormer, load_any_rank):
-        with pytest.raises(ValueError, match="rank chooses a rank"):
-            load("rank")
+LOADERS = {
+    "init-r10": load_factormer,
+    "any-rank": load_any_rank,
+    "any-rank-init": load_any_factormer,
+    "rank": load_rank,
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_network_of_another_kind_is_refused_with_what_it_is(name):
+    LOADERS[name](name)
+    for other in LOADERS.keys() - {name}:
+        words = rf"{name} (is a|chooses a rank|serves only rank 10).*; choose (an?|one) "
+        with pytest.raises(ValueError, match=words):
+            LOADERS[other](name)
 
 
 @each_model
@@ -161,7 +173,7 @@ def test_network_of_the_other_kind_is_refused_with_a_sentence(path, tmp_path):
     assert isinstance(load_model(other), AnyRankNetwork)
     with pytest.raises(ValueError, match="is an any-rank accelerator; choose a network that serve"):
         load_factormer(other)
-    with pytest.raises(ValueError, match="serves only rank 3; choose an any-rank one"):
+    with pytest.raises(ValueError, match="serves only rank 3; choose an any-rank accelerator"):
         load_any_rank(path)
 
 

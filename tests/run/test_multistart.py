@@ -12,7 +12,7 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
-from factormer.run.multistart import Generations, Tournament, between
+from factormer.run.multistart import Generations, Halving, between
 from factormer.run.solve import solve
 from factormer.run.stop import Stationary
 from factormer.solvers.hals import HALS
@@ -45,12 +45,12 @@ def errors_alone(problem: Problem, starts: list[Factors], n_iter: int) -> Tensor
 
 
 def test_the_best_leads_and_the_worse_half_leaves(problem, starts):
-    tournament = Tournament(HALS(), tuple(starts[1:]), rounds=(2, 4))
+    halving = Halving(HALS(), tuple(starts[1:]), rounds=(2, 4))
     alone = errors_alone(problem, starts, 6)
-    state, alive = tournament.init(problem, starts[0]), list(range(5))
+    state, alive = halving.init(problem, starts[0]), list(range(5))
     with torch.no_grad(), threads():
         for t in range(1, 7):
-            state = tournament.step(problem, state)
+            state = halving.step(problem, state)
             best = alone[alive, t - 1].min()
             torch.testing.assert_close(state.sq_error(problem), best)
             if t in (2, 4):
@@ -61,9 +61,9 @@ def test_the_best_leads_and_the_worse_half_leaves(problem, starts):
 
 
 def test_leaps_give_what_steps_give(problem, starts):
-    tournament = Tournament(HER(), tuple(starts[1:]), rounds=(3, 7))
+    halving = Halving(HER(), tuple(starts[1:]), rounds=(3, 7))
     many, one = (
-        solve(problem, tournament, starts[0], stop=Stationary(0.0), max_iter=12, stride=stride)
+        solve(problem, halving, starts[0], stop=Stationary(0.0), max_iter=12, stride=stride)
         for stride in (10, 1)
     )
     assert torch.equal(many.factors.W, one.factors.W)
@@ -71,28 +71,28 @@ def test_leaps_give_what_steps_give(problem, starts):
 
 
 def test_error_does_not_rise_and_is_never_above_the_first_start_alone(problem, starts):
-    tournament = Tournament(HER(), tuple(starts[1:]))
-    together = solve(problem, tournament, starts[0], stop=Stationary(0.0), max_iter=9)
+    halving = Halving(HER(), tuple(starts[1:]))
+    together = solve(problem, halving, starts[0], stop=Stationary(0.0), max_iter=9)
     alone = solve(problem, HER(), starts[0], stop=Stationary(0.0), max_iter=9)
     assert (together.trace.rmse[1:] <= alone.trace.rmse[1:] + 1e-12).all()
 
 
 def test_threads_change_nothing(problem, starts):
-    tournament = Tournament(HER(), tuple(starts[1:]))
+    halving = Halving(HER(), tuple(starts[1:]))
     before, results = torch.get_num_threads(), []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(solve(problem, tournament, starts[0], max_iter=40))
+            results.append(solve(problem, halving, starts[0], max_iter=40))
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(results[0].factors, results[1].factors, rtol=0, atol=0)
 
 
 def test_point_taken_over_replaces_the_best(problem, starts):
-    tournament = Tournament(HALS(), tuple(starts[1:]))
-    state = tournament.init(problem, starts[0])
-    adopted = tournament.adopt(problem, state, starts[3])
+    halving = Halving(HALS(), tuple(starts[1:]))
+    state = halving.init(problem, starts[0])
+    adopted = halving.adopt(problem, state, starts[3])
     assert torch.equal(adopted.factors.W, starts[3].W)
     assert len(adopted.states) == 5
 

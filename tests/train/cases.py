@@ -9,7 +9,7 @@ import torch
 
 from factormer.train import synthetic
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import train
+from factormer.train.factormer import train_factormer
 from factormer.train.synthetic import SizeClass
 from tests.networks import small_config
 
@@ -41,7 +41,7 @@ def train_to_be_killed(folder: str) -> None:
     shrink(setattr)
 
     def report(event: dict[str, Any]) -> None:
-        if event["event"] == "epoch":
+        if event["event"] == "figures":
             print(event["step"], flush=True)  # noqa: T201
 
-    train(LONG, Path(folder), report=report, checkpoint_seconds=0)
+    train_factormer(LONG, Path(folder), report=report, checkpoint_seconds=0)

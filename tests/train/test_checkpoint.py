@@ -9,7 +9,7 @@ from factormer.data.locks import held
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.course import train_any_rank
 from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
-from factormer.train.factormer import train
+from factormer.train.factormer import train_factormer
 from tests.data.test_files import fill_the_disk
 from tests.train.cases import CONFIG
 
@@ -111,7 +111,7 @@ def test_a_link_is_no_place_for_a_checkpoint_or_a_log(tmp_path):
 
 @pytest.mark.parametrize(
     ("run", "config"),
-    [(train, CONFIG), (train_any_rank, AnyRankTraining(name="tiny"))],
+    [(train_factormer, CONFIG), (train_any_rank, AnyRankTraining(name="tiny"))],
     ids=["fixed rank", "any rank"],
 )
 def test_two_trainings_in_one_folder_are_kept_apart(run, config, tmp_path):

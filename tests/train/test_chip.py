@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from factormer.train.chip import ChipLearner, flattened, fresh, unflattened, unserved
+from factormer.train.chip import ChipLearner, flattened, unflattened, unserved
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import epoch_order, learning_rate, train
+from factormer.train.factormer import epoch_order, fresh, learning_rate, train_factormer
 from factormer.train.launches import train_together
 from factormer.train.optimise import Learner
 from factormer.train.synthetic import training_set
@@ -101,7 +101,7 @@ def test_runs_by_launches_resume_exactly_and_go_on_in_the_plain_loop(tmp_path):
     again = train_together(stopped, device="cpu")
     for run, other in zip(whole, again, strict=True):
         assert_same_weights(run.model, other.model)
-    plain = train(configs[0], stopped[0][1])  # reads the checkpoint of the other
+    plain = train_factormer(configs[0], stopped[0][1])  # reads the checkpoint of the other
     assert plain.finished
     assert_same_weights(plain.model, whole[0].model)
 

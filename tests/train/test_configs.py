@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from factormer.nn.factormer import ModelConfig
 from factormer.nn.zoo import models
 from factormer.train import synthetic
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.course import train_any_rank
+from factormer.train.anyrank.course import AnyRankCourse
 from factormer.train.config import TrainConfig, read_table
-from factormer.train.factormer import train
+from factormer.train.factormer import train_factormer
+from factormer.train.loop import train
 from factormer.train.synthetic import SizeClass
+from tests.train.anyrank.test_course import QUICK
 
 FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
 ANY_RANK = [path for path in FILES if read_table(path).get("kind") == "any-rank"]
@@ -50,12 +53,12 @@ def test_config_is_named_after_its_file(path):
 @pytest.mark.usefixtures("_two_batches")
 def test_config_trains_for_two_steps(path, tmp_path):
     config, events = shrunken(TrainConfig.load(path)), []
-    run = train(config, tmp_path, report=events.append)
+    run = train_factormer(config, tmp_path, report=events.append)
     assert (run.step, run.finished) == (2, True)
     (loss,) = (event["loss"] for event in events if event["event"] == "step")
     assert math.isfinite(loss)
     assert all(p.isfinite().all() for p in run.model.parameters())
-    assert all(math.isfinite(x) for medians in run.validation.values() for x in medians)
+    assert all(math.isfinite(x) for medians in run.figures.values() for x in medians)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,8 @@ def test_steps_change_the_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic, "VALIDATION", dict.fromkeys(("small", "large"), size))
     config = replace(shrunken(TrainConfig.load(CONFIGS[0])), batch=2, warmup=0, ema=0.0)
     moved, still = (
-        train(replace(config, lr=lr), tmp_path / str(lr)).model.extract.bias for lr in (1e-3, 0.0)
+        train_factormer(replace(config, lr=lr), tmp_path / str(lr)).model.extract.bias
+        for lr in (1e-3, 0.0)
     )
     assert not torch.equal(moved, still)
 
@@ -89,6 +93,7 @@ def test_config_of_an_any_rank_network_trains_for_two_steps(path, tmp_path):
     small = replace(config, n_buckets=2, lanes=1, per_kind=1, max_size=14, model=model)
     small = replace(small, min_rank=2, max_rank=3)
     small = replace(small, n_reference=2 * k, n_steps=2, batch=4, n_iter=k, horizon=2)
-    run = train_any_rank(small, tmp_path, evaluation={"shapes": ((8, 7, 2),), "per_kind": 1})
+    course = partial(AnyRankCourse, evaluation=QUICK)
+    run = train(course, small, tmp_path)
     assert (run.step, run.finished) == (2, True)
     assert all(p.isfinite().all() for p in run.model.parameters())

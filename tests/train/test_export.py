@@ -2,26 +2,27 @@
 
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 import torch
 
 from factormer.nn.zoo import read_card, save_model
 from factormer.train.export import figures, make_card
-from factormer.train.factormer import Run
+from factormer.train.loop import Run
 from tests.networks import random_network, small_config
 from tests.train.cases import CONFIG
 
 MEDIANS = [float(k) for k in range(21)]
 
 
-def run_of(**changes) -> Run:
+def run_of(**changes) -> Run[Any]:
     options = {
         "finished": True,
         "step": 12,
         "total": 24,
         "seconds": 34.5,
-        "validation": {"small": MEDIANS},
+        "figures": {"small": MEDIANS},
     }
     return Run(model=random_network(CONFIG.model), **(options | changes))
 

@@ -13,7 +13,8 @@ import torch
 
 from factormer.nn.refining import Network
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import Run, epoch_order, learning_rate, train
+from factormer.train.factormer import epoch_order, learning_rate, train_factormer
+from factormer.train.loop import Run
 from factormer.train.objective import unrolled_loss
 from factormer.train.optimise import Learner
 from factormer.train.rollout import rollout
@@ -32,11 +33,11 @@ def _small_matrices(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> Run:
+def uninterrupted(tmp_path_factory) -> Run[Network]:
     """The run that others are compared with."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         shrink(monkeypatch.setattr)
-        return train(CONFIG, tmp_path_factory.mktemp("uninterrupted"))
+        return train_factormer(CONFIG, tmp_path_factory.mktemp("uninterrupted"))
 
 
 def metrics(folder: Path) -> list[dict]:
@@ -63,47 +64,48 @@ def mean_objective(model: Network, config: TrainConfig) -> float:
 )
 def test_training_lowers_the_objective(model, tmp_path):
     config = replace(CONFIG, model=model, epochs=5, lr=1e-2, ema=0.0)
-    untrained = train(replace(config, lr=0.0, epochs=1), tmp_path / "untrained").model
-    trained = train(config, tmp_path / "trained").model
+    untrained = train_factormer(replace(config, lr=0.0, epochs=1), tmp_path / "untrained").model
+    trained = train_factormer(config, tmp_path / "trained").model
     assert mean_objective(trained, config) < 0.9 * mean_objective(untrained, config)
 
 
 def test_finished_run_reports_its_figures(tmp_path):
     events = []
-    run = train(CONFIG, tmp_path, report=events.append)
+    run = train_factormer(CONFIG, tmp_path, report=events.append)
     assert run.finished
     assert run.step == TOTAL
-    assert {name: len(figures) for name, figures in run.validation.items()} == {
+    assert {name: len(figures) for name, figures in run.figures.items()} == {
         "small": 21,
         "large": 21,
     }
-    assert [e["step"] for e in events if e["event"] == "epoch"] == [4, 8, 12]
+    assert [e["step"] for e in events if e["event"] == "figures"] == [4, 8, 12]
     assert [line["step"] for line in metrics(tmp_path)] == [4, 8, 12, 12]
 
 
 def test_same_config_gives_the_same_weights_and_another_seed_others(uninterrupted, tmp_path):
-    again = train(CONFIG, tmp_path / "again").model
+    again = train_factormer(CONFIG, tmp_path / "again").model
     assert_same_weights(again, uninterrupted.model)
-    other = train(replace(CONFIG, seed=4), tmp_path / "other").model
+    other = train_factormer(replace(CONFIG, seed=4), tmp_path / "other").model
     assert not torch.equal(other.embed.weight, uninterrupted.model.embed.weight)
 
 
 def test_training_leaves_the_global_generator_alone(tmp_path):
     before = torch.get_rng_state()
-    train(replace(CONFIG, epochs=1), tmp_path)
+    train_factormer(replace(CONFIG, epochs=1), tmp_path)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_warm_start_begins_from_the_weights_given(uninterrupted, tmp_path):
     config = replace(CONFIG, lr=0.0, epochs=1)
     assert_same_weights(
-        train(config, tmp_path / "same", warm_start=uninterrupted.model).model, uninterrupted.model
+        train_factormer(config, tmp_path / "same", warm_start=uninterrupted.model).model,
+        uninterrupted.model,
     )
 
 
 def test_warm_started_acceleration_looks_at_the_newest_point(uninterrupted, tmp_path):
     config = replace(CONFIG, model=small_config(n_points=2), lr=0.0, epochs=1)
-    model = train(config, tmp_path, warm_start=uninterrupted.model).model
+    model = train_factormer(config, tmp_path, warm_start=uninterrupted.model).model
     r = config.model.rank
     assert not model.embed.weight[:, :r].any()
     assert torch.equal(model.embed.weight[:, r:], uninterrupted.model.embed.weight)
@@ -114,7 +116,7 @@ def test_warm_started_acceleration_looks_at_the_newest_point(uninterrupted, tmp_
 
 def test_run_stopped_after_every_step_gives_the_same_weights_and_log(uninterrupted, tmp_path):
     steps = []
-    while not (run := train(CONFIG, tmp_path, max_seconds=0.0)).finished:
+    while not (run := train_factormer(CONFIG, tmp_path, max_seconds=0.0)).finished:
         steps.append(run.step)
     assert steps == list(range(1, TOTAL))
     assert_same_weights(run.model, uninterrupted.model)
@@ -124,13 +126,13 @@ def test_run_stopped_after_every_step_gives_the_same_weights_and_log(uninterrupt
 
 def test_interrupted_run_resumes_to_the_same_weights(uninterrupted, tmp_path):
     def interrupt(event):
-        if event["event"] == "epoch" and event["step"] == 2 * N_BATCHES:
+        if event["event"] == "figures" and event["step"] == 2 * N_BATCHES:
             signal.raise_signal(signal.SIGINT)
 
-    stopped = train(CONFIG, tmp_path, report=interrupt)
+    stopped = train_factormer(CONFIG, tmp_path, report=interrupt)
     assert not stopped.finished
     assert stopped.step == 2 * N_BATCHES
-    assert_same_weights(train(CONFIG, tmp_path).model, uninterrupted.model)
+    assert_same_weights(train_factormer(CONFIG, tmp_path).model, uninterrupted.model)
 
 
 def test_interrupt_just_after_an_update_resumes_to_the_same_weights(
@@ -145,14 +147,14 @@ def test_interrupt_just_after_an_update_resumes_to_the_same_weights(
         return loss
 
     monkeypatch.setattr(Learner, "step", step)
-    assert not train(CONFIG, tmp_path).finished
+    assert not train_factormer(CONFIG, tmp_path).finished
     monkeypatch.setattr(Learner, "step", plain)
-    assert_same_weights(train(CONFIG, tmp_path).model, uninterrupted.model)
+    assert_same_weights(train_factormer(CONFIG, tmp_path).model, uninterrupted.model)
 
 
 def test_finished_run_is_not_trained_further(uninterrupted, tmp_path):
-    train(CONFIG, tmp_path)
-    again = train(CONFIG, tmp_path)
+    train_factormer(CONFIG, tmp_path)
+    again = train_factormer(CONFIG, tmp_path)
     assert again.finished
     assert_same_weights(again.model, uninterrupted.model)
 
@@ -165,7 +167,7 @@ def test_run_interrupted_at_any_moments_gives_the_same_weights(tmp_path, uninter
     for patience in range(1, 100):
         try:
             with interrupted_after(moments.uniform(0, 0.1 * patience)):
-                run = train(CONFIG, tmp_path)
+                run = train_factormer(CONFIG, tmp_path)
         except KeyboardInterrupt:
             continue
         assert (tmp_path / "checkpoint.pt").exists()
@@ -192,7 +194,7 @@ def test_killed_process_resumes_to_the_same_weights(tmp_path):
     assert process.returncode == -signal.SIGKILL
     resumed_at = torch.load(killed / "checkpoint.pt", weights_only=True)["step"]
     assert 7 <= resumed_at < LONG.epochs * N_BATCHES
-    resumed, whole = train(LONG, killed), train(LONG, tmp_path / "whole")
+    resumed, whole = train_factormer(LONG, killed), train_factormer(LONG, tmp_path / "whole")
     assert resumed.finished
     assert_same_weights(resumed.model, whole.model)
 
@@ -201,17 +203,17 @@ def test_killed_process_resumes_to_the_same_weights(tmp_path):
 
 
 def test_damaged_checkpoint_is_refused_with_a_sentence(tmp_path):
-    train(CONFIG, tmp_path, max_seconds=0.0)
+    train_factormer(CONFIG, tmp_path, max_seconds=0.0)
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"(?s)checkpoint\.pt .* is damaged .* remove it"):
-        train(CONFIG, tmp_path)
+        train_factormer(CONFIG, tmp_path)
 
 
 def test_file_that_is_no_checkpoint_is_refused_with_a_sentence(tmp_path):
     torch.save({"weights": torch.ones(3)}, tmp_path / "checkpoint.pt")
     with pytest.raises(ValueError, match="not a checkpoint"):
-        train(CONFIG, tmp_path)
+        train_factormer(CONFIG, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -219,14 +221,14 @@ def test_file_that_is_no_checkpoint_is_refused_with_a_sentence(tmp_path):
     [({"lr": 2e-3}, "lr"), ({"model": small_config(width=4)}, "model"), ({"seed": 9}, "seed")],
 )
 def test_checkpoint_of_another_config_is_refused_with_what_differs(changes, name, tmp_path):
-    train(CONFIG, tmp_path, max_seconds=0.0)
+    train_factormer(CONFIG, tmp_path, max_seconds=0.0)
     with pytest.raises(ValueError, match=rf"another config \(it differs in {name}\); choose"):
-        train(replace(CONFIG, **changes), tmp_path)
+        train_factormer(replace(CONFIG, **changes), tmp_path)
 
 
 def test_batch_larger_than_every_class_is_refused(tmp_path):
     with pytest.raises(ValueError, match="batch"):
-        train(replace(CONFIG, batch=5), tmp_path)
+        train_factormer(replace(CONFIG, batch=5), tmp_path)
 
 
 # Order and schedule

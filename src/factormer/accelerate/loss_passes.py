@@ -12,6 +12,7 @@ from torch import Tensor
 from factormer.data import Blocks, readings
 from factormer.data.factors import Factors
 from factormer.data.parts import Parts
+from factormer.data.spread import Spread
 from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
 from factormer.problem.passes import Fit, fit, matrix_of
@@ -63,7 +64,9 @@ class LossPasses:
                 "these passes serve other losses of data beyond memory, without penalties; use "
                 "solver='auto'"
             )
-        W, H = (torch.maximum(F, _LIFT * F.mean(dim=0)) for F in x0)
+        V, (W, H) = problem.V, x0
+        W = V.lifted(W, _LIFT) if isinstance(V, Spread) else lifted(W)
+        H = lifted(H)
         return LossPassesState(Factors(W, H), None, H, momentum=self.momentum)
 
     def step(self, problem: Problem, state: LossPassesState) -> LossPassesState:
@@ -96,22 +99,22 @@ class LossPasses:
         V, r = problem.V, problem.rank
         assert isinstance(V, Blocks)
         part = Fitted(x.H, problem.loss, V.scale, self.n_steps)
-        (W, *by_W), (value, up, down, curvature) = V.sweep(part, x.W)
-        found = Fit(Factors(W, x.H), value, (up, down), (by_W[0], by_W[1]))
+        (W,), (value, up, down, curvature, slope) = V.sweep(part, x.W)
+        found = Fit(Factors(W, x.H), value, (up, down), slope)
         V.keep_fit(found)
         return found, curvature.view(-1, r, r)
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """W after a few steps for H; value and gradients there, and the curvature by H."""
+    """W after a few steps for H; value and gradient by H there, its curvature, the slope by W."""
 
     H: Float[Tensor, "n r"]
     loss: Loss
     c: float
     n_steps: int
 
-    makes: ClassVar = (3, 4)
+    makes: ClassVar = (1, 5)
 
     @torch.no_grad()
     @readings.counted()  # what is read again of a block is no pass
@@ -122,7 +125,12 @@ class Fitted:
         x = Factors(W, self.H)
         found = fit(V, self.loss, x)
         bend = EntryByEntry(V, self.loss).curvature(x)
-        return (W, *found.left), (found.value, *found.right, bend)
+        return (W,), (found.value, *found.right, bend, found.slope)
+
+
+def lifted(F: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+    """F with entries of at least a share of the mean of their column."""
+    return torch.maximum(F, _LIFT * F.mean(dim=0))
 
 
 def fitted(problem: Problem, x: Factors, n_steps: int) -> Float[Tensor, "k r"]:

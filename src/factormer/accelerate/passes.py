@@ -13,10 +13,15 @@ from torch import Tensor
 from factormer.accelerate.her import HER
 from factormer.data import Blocks, Matrix, Normal, Seen, enriched
 from factormer.data.factors import Factors
+from factormer.data.spread import Spread
+from factormer.problem.penalties import Near, Penalties
 from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import hals_nnls
 from factormer.solvers.loop import loop
+
+_FROM_ZERO = 30  # sweeps that find W without a start
+_MORE = 3  # times as many sweeps, and iterations ahead at least, where these leave W as it was
 
 # Change of a column between passes, relative to it, from which products with it have digits.
 _CHANGE = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -27,7 +32,8 @@ class PassesState(NamedTuple):
 
     `seen` is None before the first pass. `ahead` is None where the next pass begins ahead of the
     point: iterations there are made when it begins, so that a run that ends makes none in vain.
-    `plain` says that it begins at a plain update of H, from which the error cannot rise.
+    `plain` says that it begins at a plain update of H, from which the error cannot rise. At most
+    `n_ahead` iterations are made ahead, 0 being the least number of them.
     """
 
     factors: Factors
@@ -36,6 +42,7 @@ class PassesState(NamedTuple):
     ahead: Factors | None
     plain: Bool[Tensor, ""]
     earlier: tuple[Seen, ...] = ()
+    n_ahead: int = 0
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖² at the point; that of a start takes a pass of its own."""
@@ -51,15 +58,21 @@ class Passes:
     to terms of second order, so a pass for the minimum on V̂ is nearly a Newton step. If the error
     rises, the best point stays, and the next pass begins at a plain update of its H, which cannot
     raise the error: a descent method.
+
+    At first up to `n_ahead` iterations are made on V̂. Where all of them were made and the pass
+    found most of what they had predicted, it was their number that ended them, not V̂: twice as many
+    are made the next time. Their sum stays what it was, and the passes grow with its logarithm.
     """
 
     ahead: Solver[Any] = field(default_factory=HER)
     n_sweeps: int = 10
     n_ahead: int = 200
+    kept: float = 0.5  # of the fall that was predicted, from which there may be more ahead
     worth: float = 100.0  # passes, by their arithmetic alone, that iterations ahead may cost
     at_once: int = 10
     n_earlier: int = 1
     share: float = 0.05  # of the projected gradient, at which iterations ahead end
+    anchor: float = 0.003  # of the curvature by H, that holds it where a sample of rows is iterated
 
     def init(self, problem: Problem, x0: Factors) -> PassesState:
         if not problem.is_plain or len(problem.V.shape) > 2:
@@ -71,18 +84,24 @@ class Passes:
         return PassesState(x0, error, None, x0, torch.ones_like(error, dtype=torch.bool))
 
     def step(self, problem: Problem, state: PassesState) -> PassesState:
-        ahead = state.ahead
+        ahead, limit, promised = state.ahead, max(state.n_ahead, self.n_ahead), None
         if ahead is None:
             assert state.seen is not None
-            ahead = self._ahead(problem, state.seen, state.earlier)
-        seen = one_pass(problem.V, ahead, self.n_sweeps)
+            ahead, promised = self._ahead(problem, state.seen, state.earlier, limit)
+        more = _MORE if isinstance(problem.V, Spread) else 1
+        seen = one_pass(problem.V, ahead, more * self.n_sweeps)
         error, slack = seen.sq_error, 1 + 4 * torch.finfo(problem.V.dtype).eps
         fell = (error <= slack * state.error) | state.plain
         if state.seen is not None and not bool(fell):
             plain = self._plain(problem, state.seen)
-            return state._replace(ahead=plain, plain=torch.ones_like(state.plain))
+            return state._replace(ahead=plain, plain=torch.ones_like(state.plain), n_ahead=0)
         earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]
-        return PassesState(seen.x, error, seen, None, torch.zeros_like(state.plain), earlier)
+        if promised is not None and bool(
+            state.error - error > self.kept * (state.error - promised).clamp(min=0)
+        ):
+            limit *= 2
+        plain = torch.zeros_like(state.plain)
+        return PassesState(seen.x, error, seen, None, plain, earlier, limit)
 
     def adopt(self, problem: Problem, state: PassesState, x: Factors) -> PassesState:
         return self.init(problem, x)
@@ -91,30 +110,63 @@ class Passes:
         """The point with H updated from its known products."""
         W, H = seen.x
         sweeps = torch.tensor(self.n_sweeps)
-        return Factors(W, hals_nnls(Normal(seen.VtW, W.mT @ W), H, n_sweeps=sweeps))
+        return Factors(W, hals_nnls(Normal(seen.VtW, seen.WtW), H, n_sweeps=sweeps))
 
-    def _ahead(self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...]) -> Factors:
-        """The minimum on V̂, from the point on, as far as iterations there gain something."""
-        V = problem.V
-        sketch = V.known_sketch if isinstance(V, Blocks) else None
-        all_seen = along((seen, *earlier))
-        known = Problem(enriched(V, sketch, *all_seen), problem.rank)
-        limit = self._limit(problem, known)
-        looks = loop(known, self.ahead, seen.x, limit=limit, at_most=self.at_once)
+    def _ahead(
+        self, problem: Problem, seen: Seen, earlier: tuple[Seen, ...], at_most: int
+    ) -> tuple[Factors, Float[Tensor, ""] | None]:
+        """The minimum on V̂, from the point on, as far as iterations there gain something.
+
+        And the error that they predict, if their number is what ended them.
+        """
+        V, r = problem.V, problem.rank
+        if isinstance(V, Spread):
+            known, x = sampled(V, seen, self.anchor)
+        else:
+            sketch = V.known_sketch if isinstance(V, Blocks) else None
+            known, x = Problem(enriched(V, sketch, *along((seen, *earlier))), r), seen.x
+        limit = min(self._limit(problem, known), at_most)
+        looks = loop(known, self.ahead, x, limit=limit, at_most=self.at_once)
         look, begun = next(looks), None
         for look in looks:
             if look.t % self.at_once == 0 and look.t < limit:
-                begun = known.stationarity(seen.x) if begun is None else begun
+                begun = known.stationarity(x) if begun is None else begun
                 if bool(known.stationarity(look.factors) <= self.share * begun):
                     break
-        return look.factors
+        if isinstance(V, Spread):  # a sample predicts no error of all rows
+            return Factors(seen.x.W, look.factors.H), None
+        return look.factors, look.errors[-1] if look.t == at_most else None
 
     def _limit(self, problem: Problem, known: Problem) -> int:
         """How many iterations on V̂ may be made: what counts are readings, but not at any price."""
         (m, n), r = problem.V.shape, problem.rank
-        iteration = 2 * float(known.V.work()) + self.n_sweeps * r * (m + n)
+        iteration = 2 * float(known.V.work()) + self.n_sweeps * r * sum(known.V.shape)
         several = self.worth * 2 * m * n / iteration
-        return min(max(int(several), self.at_once), self.n_ahead)
+        more = _MORE if isinstance(problem.V, Spread) else 1
+        return max(int(several), more * self.at_once)
+
+
+def sampled(V: Spread, seen: Seen, anchor: float) -> tuple[Problem, Factors]:
+    """V̂ on the rows of a sample, corrected by what all rows say of H, and the point there.
+
+    Rows of W are functions of H, so the error is a function of H alone, a sum over rows. That of
+    the sample has nearly the same curvature, and a linear term gives it the same gradient at the
+    point: a fixed point of passes over all rows is one here too. Since W and H may trade their
+    scale, which that term would reward, a quadratic one holds H near where it is.
+    """
+    view, x = V.view(seen)
+    VtW, WtW = view.normal(x.W)
+    excess = (x.H @ seen.WtW - seen.VtW) - (x.H @ WtW - VtW)
+    weight = anchor * float(seen.WtW.diagonal().mean())
+    target = x.H - excess / max(weight, torch.finfo(x.H.dtype).tiny)
+    return Problem(view, x.H.shape[1], on_h=Penalties((Near(target, weight),))), x
+
+
+def whole(V: Matrix, x: Factors) -> Factors:
+    """The point with all rows of W, where x has those of the sample alone."""
+    if not isinstance(V, Spread) or len(x.W) == V.shape[0]:
+        return x
+    return Factors(V.from_sketch(x.H, Sweeps(x.H.mT @ x.H, _FROM_ZERO)), x.H)
 
 
 @dataclass(frozen=True, eq=False)

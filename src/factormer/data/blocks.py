@@ -1,12 +1,11 @@
 """Data beyond memory: row blocks, read one after another from a file or a store.
 
 A reading costs seconds or minutes. So every pass is counted, forms as many products as it can, and
-its last products are kept: who asks for them again gets them without another pass.
+the products at a point are kept with it: who asks for them again gets them without another pass.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -20,9 +19,8 @@ from torch import Tensor
 from factormer.data import parts, readings
 from factormer.data.base import Normal, inner
 from factormer.data.factors import Factors
+from factormer.data.known import Known
 from factormer.data.lowrank import LowRank, whitening
-
-_KEPT = 2  # passes whose products are kept: the last, and the best before it
 
 
 @runtime_checkable
@@ -72,11 +70,17 @@ class Seen(NamedTuple):
     VH: Float[Tensor, "m r"]
     VtW: Float[Tensor, "n r"]
     sq_error: Float[Tensor, ""]
+    sums: Any = None  # over rows, where these stay elsewhere (`data/spread.py`)
+
+    @property
+    def WtW(self) -> Float[Tensor, "r r"]:
+        """The Gram matrix of W."""
+        return self.x.W.mT @ self.x.W if self.sums is None else self.sums.WtW
 
 
 @dataclass(eq=False)
 class Record:
-    """What is known of V: how often it was read, sums by rows, a sketch, the last products.
+    """What is known of V: how often it was read, sums by rows, a sketch, products at points.
 
     A journal keeps passes for a later run; those that it has count, and are not made again.
     """
@@ -84,8 +88,8 @@ class Record:
     passes: int = 0
     sums: Float[Tensor, "m 2"] | None = None  # of the entries of each row, and of their squares
     sketch: LowRank | None = None
-    seen: deque[tuple[Any, Seen]] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    fits: deque[tuple[Any, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    seen: Known = field(default_factory=Known)
+    fits: Known = field(default_factory=Known)
     journal: Kept | None = None
 
 
@@ -101,8 +105,7 @@ class Blocks:
     precision: torch.dtype | None = None
     record: Record = field(default_factory=Record)
 
-    rows = None
-    cols = None
+    rows = cols = None
 
     @property
     def device(self) -> torch.device:
@@ -115,8 +118,7 @@ class Blocks:
 
     @property
     def dtype(self) -> torch.dtype:
-        single = torch.float32 if self.reader.itemsize == 4 else torch.float64
-        return self.precision or single
+        return self.precision or (torch.float32 if self.reader.itemsize == 4 else torch.float64)
 
     @property
     def T(self) -> Turned:
@@ -185,17 +187,15 @@ class Blocks:
         return self.record.sums
 
     def __matmul__(self, X: Float[Tensor, "n k"]) -> Float[Tensor, "m k"]:
-        for view, seen in self.record.seen:
-            if seen.x.H is X and view == self._view:
-                return seen.VH
-        (Y,), _ = self.sweep(parts.Times(X))
-        return Y.mul_(self.scale)
+        if (seen := self.record.seen.at(self._view, H=X)) is not None:
+            return seen.VH
+        (Y,), _ = self.sweep(parts.Times(self.scale * X))
+        return Y
 
     def turned(self, Y: Float[Tensor, "m k"]) -> Float[Tensor, "n k"]:
         """VᵀY."""
-        for view, seen in self.record.seen:
-            if seen.x.W is Y and view == self._view:
-                return seen.VtW
+        if (seen := self.record.seen.at(self._view, W=Y)) is not None:
+            return seen.VtW
         _, (Z,) = self.sweep(parts.TurnedTimes(), Y)
         return Z.mul_(self.scale)
 
@@ -213,7 +213,7 @@ class Blocks:
         part = parts.Updated(x.H, update, self.scale)
         (VH, W), (VtW, error) = self.sweep(part, self._known_sums(), x.W)
         seen = Seen(Factors(W, x.H), VH, VtW, error)
-        self.record.seen.append((self._view, seen))
+        self.record.seen.keep(self._view, seen)
         return seen
 
     @property
@@ -222,24 +222,20 @@ class Blocks:
 
     def knows(self, x: Factors) -> bool:
         """Whether a pass has formed all products at x, so that its error and gradient are known."""
-        return self._seen(x) is not None or self.fit_at(x) is not None
+        return self.record.seen.at(self._view, *x) is not None or self.fit_at(x) is not None
 
     def fit_at(self, x: Factors) -> Any:
         """What a pass found of another loss at x (`problem.passes.Fit`); None if none was there."""
-        same = (fit for view, fit in self.record.fits if fit.x.W is x.W and view == self._view)
-        return next((fit for fit in same if fit.x.H is x.H), None)
+        found = self.record.fits.at(self._view, *x)
+        return None if found is None else found._replace(x=x)
 
     def keep_fit(self, fit: Any) -> None:
-        """Keep that until other points follow."""
-        self.record.fits.append((self._view, fit))
-
-    def _seen(self, x: Factors) -> Seen | None:
-        same = (s for view, s in self.record.seen if s.x.W is x.W and view == self._view)
-        return next((seen for seen in same if seen.x.H is x.H), None)
+        """Keep that as long as the point is kept."""
+        self.record.fits.keep(self._view, fit)
 
     def sq_error(self, x: Factors) -> Float[Tensor, ""]:
         """‖W Hᵀ − V‖², in float64."""
-        if (seen := self._seen(x)) is not None:
+        if (seen := self.record.seen.at(self._view, *x)) is not None:
             return seen.sq_error
         part = parts.Misfit(x.H, self.scale)
         _, (error,) = self.sweep(part, self._known_sums(), x.W)
@@ -248,22 +244,25 @@ class Blocks:
     def sketch(self, p: int, rng: torch.Generator) -> LowRank:
         """V ≈ Q (VᵀQ)ᵀ with orthonormal Q (m, p), in two passes, or none if it is known already.
 
-        The range finder of `lowrank.sketch` with one power iteration: the first pass forms VᵀVΩ of
-        random Ω, the second VP and VᵀVP of its orthonormal basis P, and Q spans VP.
+        The range finder of `lowrank.sketch` with one power iteration: the first pass finds P
+        (`range`), the second forms VP and VᵀVP, and Q spans VP.
         """
         p, plain = min(p, *self.shape), replace(self, scale=1.0)
         if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
-            random = torch.randn(self.shape[1], p, generator=rng).to(self.device, self.dtype)
-            _, (Z,) = plain.sweep(parts.Gram(random))
-            size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
-            P = torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
-            U, Z = plain.both(P)
+            U, Z = plain.both(plain.range(p, rng))
             for _ in range(2):  # the second time makes U orthonormal to all digits
                 by_U = whitening(U)
                 U, Z = U @ by_U, Z @ by_U
             lost = plain.sq_norm() - inner(Z, Z)
             self.record.sketch = LowRank(U, Z, lost.clamp(min=0))
         return self.known_sketch  # pyright: ignore[reportReturnType]
+
+    def range(self, p: int, rng: torch.Generator) -> Float[Tensor, "n p"]:
+        """An orthonormal basis of VᵀV times random columns, in one pass."""
+        random = torch.randn(self.shape[1], p, generator=rng).to(self.device, self.dtype)
+        _, (Z,) = self.sweep(parts.Gram(random))
+        size = Z.norm(dim=0).clamp(min=torch.finfo(Z.dtype).tiny)
+        return torch.linalg.qr((Z / size).double()).Q.to(self.dtype)
 
     @property
     def known_sketch(self) -> LowRank | None:

@@ -1,17 +1,16 @@
 """Blocks that are chunks of a Dask array: what is done with one happens where it is.
 
-H goes to the workers and the sums come back through a tree, as do the rows of W, VH and sketches.
+H goes to the workers, and the sums come back through a tree. So do the rows of W, VH and sketches,
+unless the chunks are in the memory of workers (`data/workers.py`): there rows stay.
 A pass is a graph of tasks without side effects: if a worker is lost, Dask makes its part again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,10 @@ from torch import Tensor
 
 from factormer.data.blocks import Blocks
 from factormer.data.memory import as_bytes
-from factormer.data.outofcore import called
-from factormer.data.parts import Part, Surveyed, as_block, lent
+from factormer.data.parts import Part, as_block
+from factormer.data.workers import Done, Workers, losses, on_chunk
 
 _FAN_IN = 8  # sums that a task of the tree adds
-_UNEQUAL = 1.3  # times its share of V, from which a thread has too much of it
-
-Done = tuple[list[tuple[Tensor, ...]], tuple[Tensor, ...]]  # by rows of each chunk, and summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,96 +68,42 @@ class Distributed:
     def sweep(
         self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, *, survey: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """One pass: a task for each group of chunks, and a tree of sums."""
+        """One pass: a task for each chunk or group of chunks, and sums of what they return."""
+        if self.workers is not None:
+            return self.workers.sweep(part, rows, dtype, survey=survey)
+        return self._alone(part, rows, dtype, survey)
+
+    def _alone(
+        self, part: Part, rows: tuple[Tensor, ...], dtype: torch.dtype, survey: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """A task for each chunk, which also makes the chunk: it then goes to no other worker."""
         from dask.base import compute
         from dask.delayed import delayed
 
-        try:
-            groups = self._groups
-            sent = delayed(part, pure=False)  # which travels once to each worker
-            tasks = (self._alone if groups is None else self._together)(sent, rows, dtype, survey)
+        with losses():
+            done = self.V.map_blocks(
+                _done,
+                self._by_rows(rows),
+                delayed(part, pure=False),  # which travels once to each worker
+                self.ends if survey else None,
+                torch_dtype=dtype,
+                dtype=object,
+                meta=np.empty((0, 0), object),
+            )
+            tasks = [row[0] for row in done.to_delayed().tolist()]
             joined = [delayed(_first, pure=False)(task) for task in tasks]
             sums = [delayed(_second, pure=False)(task) for task in tasks]
             while len(sums) > 1:
                 some = [sums[k : k + _FAN_IN] for k in range(0, len(sums), _FAN_IN)]
                 sums = [delayed(_added, pure=False)(each) for each in some]
             joined, (summed,) = compute(joined, sums)
-        except Exception as error:
-            if not _is_loss(error):
-                raise
-            first, *_ = (*str(error).splitlines(), "")
-            raise OSError(
-                f"the Dask workers did not finish a pass over V ({type(error).__name__}: {first}); "
-                "check that the cluster runs, and start again"
-            ) from error
-        chunks = [chunk for some in joined for chunk in some]
-        if groups is not None:
-            by_number = dict(zip((k for group in groups for k in group), chunks, strict=True))
-            chunks = [by_number[k] for k in range(len(chunks))]
-        return [torch.cat(list(some)) for some in zip(*chunks, strict=True)], list(summed)
-
-    def _alone(
-        self, part: Any, rows: tuple[Tensor, ...], dtype: torch.dtype, survey: bool
-    ) -> list[Any]:
-        """A task for each chunk, which also makes the chunk: it then goes to no other worker."""
-        done = self.V.map_blocks(
-            _done,
-            self._by_rows(rows),
-            part,
-            self.ends if survey else None,
-            torch_dtype=dtype,
-            dtype=object,
-            meta=np.empty((0, 0), object),
-        )
-        return [row[0] for row in done.to_delayed().tolist()]
-
-    def _together(
-        self, part: Any, rows: tuple[Tensor, ...], dtype: torch.dtype, survey: bool
-    ) -> list[Any]:
-        """A task for each group: a task costs milliseconds, however short it is."""
-        from dask.delayed import delayed
-
-        chunks, ends = self._chunks, self.ends if survey else None
-        rows_of = [_Rows(tuple(F[a:b].clone() for F in rows)) for a, b in pairwise(self.ends)]
-        return [
-            delayed(_done_all, pure=False)(
-                [chunks[k] for k in group],
-                delayed(_Group(group, tuple(rows_of[k] for k in group)), traverse=False),
-                part,
-                ends,
-                dtype,
-            )
-            for group in self._groups or ()
-        ]
+        return [torch.cat(list(some)) for some in zip(*joined, strict=True)], list(summed)
 
     @cached_property
-    def _groups(self) -> tuple[tuple[int, ...], ...] | None:
-        """Chunks in the memory of workers, those of each thread; None where Dask decides.
-
-        They stay as they are at the first pass, so that sums are formed in the same order however
-        often workers are lost. None also where workers have unequal shares of V.
-        """
+    def workers(self) -> Workers | None:
+        """Where the chunks are, if they are in the memory of workers; None where Dask decides."""
         graph = self.V.__dask_graph__()
-        futures = [graph.get(key) for (key,) in self.V.__dask_keys__()]
-        if not all(type(f).__module__.startswith("distributed.") for f in futures):
-            return None
-        client: Any = futures[0].client
-        held, threads = client.who_has(futures), client.nthreads()
-        by_worker: dict[str, list[int]] = {}
-        for k, future in enumerate(futures):
-            where = sorted(set(held.get(future.key, ())) & set(threads))
-            if not where:
-                return None  # still being made, or lost
-            by_worker.setdefault(where[0], []).append(k)
-        groups = [
-            tuple(some[j :: threads[worker]])
-            for worker, some in sorted(by_worker.items())
-            for j in range(min(threads[worker], len(some)))
-        ]
-        most = max(sum(self.ends[k + 1] - self.ends[k] for k in group) for group in groups)
-        if most * sum(threads.values()) > _UNEQUAL * self.shape[0]:
-            return None
-        return tuple(sorted(groups))
+        return Workers.of([graph.get(key) for (key,) in self.V.__dask_keys__()], self.ends)
 
     def _by_rows(self, rows: tuple[Tensor, ...]) -> Any:
         """A Dask array whose chunks hold the rows of each tensor that go with a chunk of V."""
@@ -176,13 +118,9 @@ class Distributed:
         chunks = (self.V.chunks[0], (self.V.shape[1],))
         return Array(parts, name, chunks, meta=np.empty((0, 0), object))
 
-    @property
-    def _chunks(self) -> list[Any]:
-        return [row[0] for row in self.V.to_delayed().tolist()]
-
     def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
         """The chunks, one after another, on this machine."""
-        for chunk, (a, b) in zip(self._chunks, pairwise(self.ends), strict=True):
+        for (chunk,), (a, b) in zip(self.V.to_delayed().tolist(), pairwise(self.ends), strict=True):
             yield slice(a, b), as_block(chunk.compute(), dtype)
 
 
@@ -241,14 +179,6 @@ def _is_task(node: Any) -> bool:
     return kind is tuple or (kind.__module__.startswith("dask.") and kind.__name__ != "DataNode")
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Numbers of chunks, and the rows that go with each."""
-
-    numbers: tuple[int, ...]
-    rows: tuple[_Rows, ...]
-
-
 @torch.no_grad()
 def _done(
     chunk: Any,
@@ -259,56 +189,10 @@ def _done(
     block_id: tuple[int, int] | None = None,
 ) -> Done:
     """One chunk's share of a pass, on a worker."""
-    number, task = (block_id or (0, 0))[0], part
-    if ends is not None:
-        name = called(number, ends)
-        _check_chunk(chunk, name, ends[number + 1] - ends[number])
-        task = Surveyed(part, name)
-    block = lent(chunk, torch_dtype)
-    joined, summed = task(block, *rows.tensors)
-    return [joined], summed
+    return on_chunk(chunk, rows.tensors, part, ends, torch_dtype, (block_id or (0, 0))[0])
 
 
-def _check_chunk(chunk: Any, name: str, rows: int) -> None:
-    """Refuse a chunk that is not what Dask takes it for, which only its maker knows."""
-    shape = getattr(chunk, "shape", None)
-    if shape is None or len(shape) != 2 or shape[0] != rows:
-        found = f"{type(chunk).__name__}" + ("" if shape is None else f" of shape {tuple(shape)}")
-        raise ValueError(
-            f"{name} is a {found}, and Dask takes it for {rows} rows of a matrix: check the "
-            "function that makes the chunks, or tell Dask their sizes by chunks="
-        )
-
-
-def _done_all(
-    chunks: list[Any],
-    group: _Group,
-    part: Part,
-    ends: tuple[int, ...] | None,
-    torch_dtype: torch.dtype,
-) -> Done:
-    """The share of several chunks, one after another."""
-    joined: list[tuple[Tensor, ...]] = []
-    summed: tuple[Tensor, ...] = ()
-    for chunk, rows, number in zip(chunks, group.rows, group.numbers, strict=True):
-        (by_rows,), sums = _done(chunk, rows, part, ends, torch_dtype, (number, 0))
-        summed = tuple(a + b for a, b in zip(summed, sums, strict=True)) if joined else sums
-        joined.append(by_rows)
-    return joined, summed
-
-
-def _is_loss(error: Exception) -> bool:
-    """Whether this is the end of workers or of a connection, and nothing that a task raised."""
-    ours = type(error).__module__.partition(".")[0] == "distributed"
-    if ours or isinstance(error, CancelledError):
-        return True
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    place = frames[-1].f_globals.get("__name__", "") if frames else ""
-    is_closed = isinstance(error, OSError | RuntimeError)  # as sockets and loops of events raise it
-    return is_closed and place.partition(".")[0] in ("distributed", "tornado")
-
-
-def _first(result: Done) -> list[tuple[Tensor, ...]]:
+def _first(result: Done) -> tuple[Tensor, ...]:
     return result[0]
 
 

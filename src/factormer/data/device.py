@@ -17,7 +17,10 @@ GPUS = "gpus"  # all that torch sees
 
 
 def as_devices(given: Any) -> list[torch.device]:
-    """The devices that are asked for: one by its name, several by a list, all GPUs, or none."""
+    """The devices that are asked for: one by its name, several by a list, all GPUs, or none.
+
+    A GPU that is named twice counts once: its memory and its chip are there once.
+    """
     if given is None:
         return []
     if isinstance(given, str) and given == GPUS:
@@ -36,7 +39,9 @@ def as_devices(given: Any) -> list[torch.device]:
             f"device is {given!r}; it must be the name of a device such as 'cuda', a list of such "
             f"names, or {GPUS!r} for all GPUs"
         )
-    return [as_device(name) for name in names]
+    found = [as_device(name) for name in names]
+    first = {device: k for k, device in reversed(list(enumerate(found)))}
+    return [d for k, d in enumerate(found) if d.type != "cuda" or first[d] == k]
 
 
 def moved(V: Matrix, device: torch.device) -> Matrix:

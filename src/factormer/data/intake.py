@@ -69,6 +69,8 @@ def as_device(name: Any) -> torch.device:
             f"device is {str(name)!r}, which is not on this machine; choose 'cpu', or 'cuda' where "
             "torch finds a GPU"
         ) from error
+    if device.type == "cuda" and device.index is None:  # or it would be another one than cuda:0
+        return torch.device("cuda", torch.cuda.current_device())
     return device
 
 

@@ -39,7 +39,7 @@ from factormer.data.sources import Source
 from factormer.data.warn import warn
 
 _log = logging.getLogger(__name__)
-_FORMAT = 2
+_FORMAT = 3
 _PIECES, _ROWS = 16, 4  # of V, and of each, by which data is known again
 _PIECE = 2**16  # bytes of a piece, unless a row has more
 _SHARE = 8  # of so many chunks one is read for that, and the first, the middle and the last

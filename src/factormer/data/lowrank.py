@@ -180,11 +180,18 @@ def enriched(
 def whitening(W: Float[Tensor, "m j"]) -> Float[Tensor, "j k"]:
     """C for which the columns of W C are orthonormal and span those of W, up to rounding."""
     size = W.norm(dim=0).double().clamp(min=torch.finfo(W.dtype).tiny)
-    gram = (W.mT @ W).double() / size[:, None] / size
-    found = torch.linalg.eigh(gram.cpu())  # a GPU would take longer for so few numbers
-    values, vectors = (part.to(W.device) for part in found)
-    clear = values > _RANK[W.dtype] * values[-1]
-    return (vectors[:, clear] / values[clear].sqrt() / size[:, None]).to(W.dtype)
+    return whitening_by((W.mT @ W).double(), size, _RANK[W.dtype]).to(W.dtype)
+
+
+def whitening_by(
+    gram: Float[Tensor, "j j"], size: Float[Tensor, " j"], least: float
+) -> Float[Tensor, "j k"]:
+    """The same from WᵀW and the norms of columns; eigenvalues up to `least` count as zero."""
+    unit = gram / size[:, None] / size
+    found = torch.linalg.eigh(unit.cpu())  # a GPU would take longer for so few numbers
+    values, vectors = (part.to(gram.device) for part in found)
+    clear = values > least * values[-1]
+    return vectors[:, clear] / values[clear].sqrt() / size[:, None]
 
 
 def _unit(Y: Float[Tensor, "m p"]) -> Float[Tensor, "m p"]:

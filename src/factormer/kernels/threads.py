@@ -32,9 +32,7 @@ def threads() -> Iterator[None]:
     if _width.get():  # within another such block
         yield
         return
-    with _lock:  # what torch says while another thread is in such a block is no number to go by
-        width = (list(_widths.values()) or [torch.get_num_threads()])[0]
-    block = object()
+    width, block = _free(), object()
     try:
         with _lock:
             _widths[block] = width
@@ -53,7 +51,13 @@ def threads() -> Iterator[None]:
 
 def width() -> int:
     """How many threads work is shared out over here, or would be within `threads()`."""
-    return _width.get() or torch.get_num_threads()
+    return _width.get() or _free()
+
+
+def _free() -> int:
+    """Torch's threads; what it says while another thread is in `threads()` is not to go by."""
+    with _lock:
+        return (list(_widths.values()) or [torch.get_num_threads()])[0]
 
 
 def narrow(width: int) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from factormer.data import Dense
 from factormer.data.device import moved
+from factormer.kernels.threads import narrow, width
 from factormer.many.jobs import Jobs
 from factormer.many.loose import Loose
 from factormer.many.results import Batch, Renumbered
@@ -75,11 +76,17 @@ def side_by_side(
     """Batches of all shares as they end, each by `run` in a thread of its own.
 
     After Ctrl-C, `end` tells them to stop, and what they had done comes before the interrupt. An
-    error in one ends all.
+    error in one ends all. Shares of the CPU have its threads to equal parts.
     """
+    wide, before = width(), torch.get_num_threads()
+    each = max(wide // max(sum(share.device.type == "cpu" for share in some), 1), 1)
     said: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
     threads = [
-        Thread(target=_serve, args=(jobs, share, run, said), name=f"factormer-{share.device}")
+        Thread(
+            target=_serve,
+            args=(jobs, share, run, said, each if share.device.type == "cpu" else wide),
+            name=f"factormer-{share.device}",
+        )
         for share in some
     ]
     left, started = len(threads), list[Thread]()
@@ -103,6 +110,7 @@ def side_by_side(
         raise
     finally:
         _joined(started, end)
+        torch.set_num_threads(before)  # else threads that others start later would have one, too
 
 
 def _joined(threads: list[Thread], end: Callable[[], None]) -> None:
@@ -113,8 +121,9 @@ def _joined(threads: list[Thread], end: Callable[[], None]) -> None:
 
 
 @torch.no_grad()
-def _serve(jobs: Jobs, share: Share, run: Run, said: SimpleQueue[Any]) -> None:
-    """Carry a share out; what it says last is None."""
+def _serve(jobs: Jobs, share: Share, run: Run, said: SimpleQueue[Any], width: int) -> None:
+    """Carry a share out on so many threads; what it says last is None."""
+    narrow(width)  # what torch says here depends on what other shares are at
     on_gpu = share.device.type == "cuda"
     try:
         with (

@@ -17,6 +17,7 @@ import torch
 
 from factormer import kernels
 from factormer.data import Blocks
+from factormer.kernels.threads import narrow, width
 from factormer.many import beyond, chip, devices, shared, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
@@ -171,7 +172,7 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
 
 def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     """What threads can do at the same time; each task ends when the clock does."""
-    threads = torch.get_num_threads()
+    threads = width()
     pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, threads)]
     tasks: list[Task] = [partial(_shared, jobs, piece, clock) for piece in pieces]
     tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole, threads)]
@@ -202,19 +203,19 @@ def _is_light(plan: Plan) -> bool:
 
 
 def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
-    """What the tasks return, as they end; as many at once as torch may use threads."""
-    width = torch.get_num_threads()
-    if width == 1 or len(tasks) <= 1:
+    """What the tasks return, as they end; as many at once as there are threads for them."""
+    wide, before = width(), torch.get_num_threads()
+    if wide == 1 or len(tasks) <= 1:
         for task in tasks:
             yield task()
         return
     waiting, pending = iter(tasks), set[Future[Done]]()
-    pool = ThreadPoolExecutor(width, "factormer-many", torch.set_num_threads, (1,))
+    pool = ThreadPoolExecutor(wide, "factormer-many", narrow, (1,))
     try:
         while True:
             for task in waiting:
                 pending.add(pool.submit(task))
-                if len(pending) > width:
+                if len(pending) > wide:
                     break
             if not pending:
                 return
@@ -226,7 +227,7 @@ def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(width)  # else threads that others start later would have one, too
+        torch.set_num_threads(before)  # else threads that others start later would have one, too
 
 
 def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:

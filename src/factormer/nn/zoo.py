@@ -20,9 +20,9 @@ from safetensors.torch import save
 from factormer.data.files import parsed, write
 from factormer.nn.anyfactormer import AnyFactormer, AnyFactormerConfig
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
-from factormer.nn.factormer import ModelConfig
+from factormer.nn.factormer import ModelConfig, NFactormer
 from factormer.nn.rank import RankConfig, RankNetwork
-from factormer.nn.refining import Network, build
+from factormer.nn.refining import Network, RefiningFactormer, build
 
 FORMAT = "factormer-1"
 _PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (docs/log.md)
@@ -32,6 +32,18 @@ _KINDS = {  # a card without a kind: ModelConfig
     "any-rank": AnyRankConfig,
     "rank": RankConfig,
     "any-factormer": AnyFactormerConfig,
+}
+
+_MAKES = {
+    ModelConfig: build,
+    AnyRankConfig: AnyRankNetwork,
+    RankConfig: RankNetwork,
+    AnyFactormerConfig: AnyFactormer,
+}
+_IS = {
+    AnyRankNetwork: "is an any-rank accelerator",
+    AnyFactormer: "is a start for any rank",
+    RankNetwork: "chooses a rank",
 }
 
 
@@ -108,52 +120,37 @@ def load_model(name: str | Path) -> Network | AnyRankNetwork | RankNetwork | Any
     """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
     path = find_model(name)
     config = read_card(path).config
-    if isinstance(config, RankConfig):
-        return _filled(RankNetwork, config, path)
-    if isinstance(config, AnyFactormerConfig):
-        return _filled(AnyFactormer, config, path)
-    make = AnyRankNetwork if isinstance(config, AnyRankConfig) else build
-    return _filled(make, config, path)
+    return _filled(_MAKES[type(config)], config, path)
 
 
 def load_factormer(name: str | Path) -> Network:
     """Load a network of the paper's kind, which serves one rank."""
-    model = load_model(name)
-    if isinstance(model, AnyRankNetwork):
-        raise ValueError(f"{name} is an any-rank accelerator; choose a network that serves a rank")
-    if isinstance(model, RankNetwork):
-        raise ValueError(f"{name} chooses a rank; choose a network that serves a rank")
-    if isinstance(model, AnyFactormer):
-        raise ValueError(f"{name} is a start for any rank; choose a network that serves a rank")
-    return model
+    return _loaded(name, (NFactormer, RefiningFactormer), "a network that serves a rank")
 
 
 def load_any_factormer(name: str | Path) -> AnyFactormer:
     """Load a start that serves every rank."""
-    model = load_model(name)
-    if not isinstance(model, AnyFactormer):
-        raise ValueError(f"{name} is no start for any rank; 'any-rank-init' is, or one of your own")
-    return model
+    return _loaded(name, (AnyFactormer,), "a start for any rank: 'any-rank-init', or one of yours")
 
 
 def load_any_rank(name: str | Path) -> AnyRankNetwork:
     """Load an accelerator that serves every rank."""
-    model = load_model(name)
-    if isinstance(model, RankNetwork):
-        raise ValueError(f"{name} chooses a rank; choose an any-rank accelerator")
-    if isinstance(model, AnyFactormer):
-        raise ValueError(f"{name} is a start; choose an any-rank accelerator")
-    if not isinstance(model, AnyRankNetwork):
-        raise ValueError(f"{name} serves only rank {model.config.rank}; choose an any-rank one")
-    return model
+    return _loaded(name, (AnyRankNetwork,), "an any-rank accelerator")
 
 
 def load_rank(name: str | Path) -> RankNetwork:
     """Load a network that chooses the rank."""
+    return _loaded(name, (RankNetwork,), "one that chooses a rank: 'rank', or one of yours")
+
+
+def _loaded(name: str | Path, kinds: tuple[type[Model], ...], wanted: str) -> Model:
+    """A network of one of these kinds; of another, a sentence that says what it is."""
     model = load_model(name)
-    if not isinstance(model, RankNetwork):
-        raise ValueError(f"{name} does not choose a rank; 'rank' does, or one of your own")
-    return model
+    if isinstance(model, kinds):
+        return model
+    if isinstance(model, NFactormer | RefiningFactormer):
+        raise ValueError(f"{name} serves only rank {model.config.rank}; choose {wanted}")
+    raise ValueError(f"{name} {_IS[type(model)]}; choose {wanted}")
 
 
 def _filled(make: Callable[[Any], Model], config: Any, path: Path) -> Model:

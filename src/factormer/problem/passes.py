@@ -15,6 +15,7 @@ from factormer.data import Blocks, Dense, Normal, Sparse, readings
 from factormer.data.blocks import Turned
 from factormer.data.factors import Factors
 from factormer.data.parts import Parts
+from factormer.data.spread import sq_slope
 from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
 
@@ -24,13 +25,15 @@ _PIECE = 2**20  # entries of a block that are fitted at a time
 class Fit(NamedTuple):
     """A point, the value of its misfit, and the parts (A, B) of its gradients B − A.
 
-    Those by H are on the right, those by W on the left.
+    Those by H are on the right, those by W, which few need, on the left. `slope` is the sum of the
+    squares of the projected gradient by W.
     """
 
     x: Factors
     value: Float[Tensor, ""]
     right: tuple[Float[Tensor, "n r"], Float[Tensor, "n r"]]
-    left: tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]
+    slope: Float[Tensor, ""]
+    left: tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]] | None = None
 
 
 def matrix_of(block: Any, c: float) -> Dense | Sparse:
@@ -52,7 +55,8 @@ def fit(V: Dense | Sparse, loss: Loss, x: Factors) -> Fit:
     W, H = x
     if isinstance(V, Sparse):
         d, turned = EntryByEntry(V, loss), EntryByEntry(V.T, loss)
-        return Fit(x, d.value(x), d.parts(x), turned.parts(x.swap()))
+        left = turned.parts(x.swap())
+        return Fit(x, d.value(x), d.parts(x), sq_slope(W, left[1] - left[0]), left)
     by_H, by_W = ([torch.zeros_like(F) for _ in range(2)] for F in (H, W))
     value = torch.zeros((), dtype=torch.float64)
     for rows in pieces(V):
@@ -61,7 +65,8 @@ def fit(V: Dense | Sparse, loss: Loss, x: Factors) -> Fit:
         for k, part in enumerate(loss.parts(v, y)):
             by_H[k] += part.mT @ W[rows]
             by_W[k][rows] = part @ H
-    return Fit(x, value.clamp(min=0), (by_H[0], by_H[1]), (by_W[0], by_W[1]))
+    slope = sq_slope(W, by_W[1] - by_W[0])
+    return Fit(x, value.clamp(min=0), (by_H[0], by_H[1]), slope, (by_W[0], by_W[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +77,13 @@ class Misfits:
     loss: Loss
     c: float
 
-    makes: ClassVar = (2, 3)
+    makes: ClassVar = (2, 4)
 
     @readings.counted()  # what is read again of a block is no pass
     def __call__(self, block: Any, W: Tensor) -> Parts:
         found = fit(matrix_of(block, self.c), self.loss, Factors(W, self.H))
-        return found.left, (found.value, *found.right)
+        assert found.left is not None
+        return found.left, (found.value, *found.right, found.slope)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +95,7 @@ class FromPasses:
 
     def value(self, x: Factors) -> Float[Tensor, ""]:
         """The sum, in float64."""
-        return self._fit(x).value
+        return self._fit(*_upright(self.V, x)).value
 
     def sq_error(self, x: Factors, known: Normal | None = None) -> Float[Tensor, ""]:
         """Twice the value: the squared error is that of β = 2."""
@@ -106,17 +112,28 @@ class FromPasses:
 
     def parts(self, x: Factors) -> tuple[Float[Tensor, "n r"], Float[Tensor, "n r"]]:
         """Nonnegative (A, B) such that the gradient by H is B − A."""
-        found = self._fit(x)
-        return found.left if isinstance(self.V, Turned) else found.right
+        if not isinstance(self.V, Turned):
+            return self._fit(self.V, x).right
+        left = self._fit(self.V.V, x.swap(), by_W=True).left
+        assert left is not None
+        return left
 
-    def _fit(self, x: Factors) -> Fit:
+    def slope(self, x: Factors) -> Float[Tensor, ""]:
+        """The square of the norm of the projected gradient by W."""
+        assert isinstance(self.V, Blocks)
+        return self._fit(self.V, x).slope
+
+    def _fit(self, V: Blocks, x: Factors, *, by_W: bool = False) -> Fit:
         """What the last passes found at x; if they were elsewhere, by a pass."""
-        V = self.V
-        if isinstance(V, Turned):
-            V, x = V.V, x.swap()
-        if (found := V.fit_at(x)) is not None:
+        found = V.fit_at(x)
+        if found is not None and not (by_W and found.left is None):
             return found
-        up_down, (value, *by_H) = V.sweep(Misfits(x.H, self.loss, V.scale), x.W)
-        found = Fit(x, value, (by_H[0], by_H[1]), (up_down[0], up_down[1]))
+        left, (value, *right, slope) = V.sweep(Misfits(x.H, self.loss, V.scale), x.W)
+        found = Fit(x, value, (right[0], right[1]), slope, (left[0], left[1]))
         V.keep_fit(found)
         return found
+
+
+def _upright(V: Blocks | Turned, x: Factors) -> tuple[Blocks, Factors]:
+    """The matrix in blocks of rows, and the point as one of it."""
+    return (V.V, x.swap()) if isinstance(V, Turned) else (V, x)

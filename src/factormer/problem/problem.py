@@ -13,6 +13,7 @@ from factormer.data import Blocks, Matrix, Normal, Observed, n_entries, turned
 from factormer.data.blocks import Turned
 from factormer.data.entries import Entries
 from factormer.data.factors import Factors
+from factormer.data.spread import Spread
 from factormer.problem.arrays import slope
 from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
@@ -127,7 +128,11 @@ class Problem:
         """
         if self.is_plain and (norm := slope(self.V, x)) is not None:
             return norm
-        by_H, by_W = self._step(x), self.T._step(x.swap())
+        by_H = self._step(x)
+        if isinstance(self.V, Spread) or isinstance(self.misfit, FromPasses):  # which has summed it
+            by_W = self.V.slope(x) if self.is_quadratic else self.misfit.slope(x)  # pyright: ignore
+            return (by_H.double().square().sum() + by_W).sqrt()
+        by_W = self.T._step(x.swap())
         return (by_H.square().sum(dim=(-2, -1)) + by_W.square().sum(dim=(-2, -1))).sqrt()
 
     def normalized(self) -> tuple[Problem, Float[Tensor, "*b"]]:
@@ -211,5 +216,7 @@ class Problem:
         l1, l2 = on.elastic
         if l1 or l2:
             gradient = gradient + l1 + l2 * H
+        if on.pull is not None:
+            gradient = gradient - on.pull
         gradient = torch.where(H > 0, gradient, gradient.clamp(max=0))
         return gradient if on.fixed is None else gradient * ~on.fixed.at.to(H.device)

@@ -17,11 +17,12 @@ from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
+from factormer.data.spread import Spread, spread
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
-from factormer.run.multistart import Generations, Tournament
+from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Limits, Request
@@ -69,11 +70,9 @@ def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
     asked, plan = plan, _thinned(plan)
-    request, best = plan.request, None
-    limit = request.limits.time_limit
+    request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
-    begun = started
-    left = plan.n_runs
+    begun, left = started, plan.n_runs
     for start, seeds in _runs(plan):
         result = _run(plan, start, seeds, begun, until, callback, watch)
         left -= len(seeds)
@@ -140,8 +139,10 @@ def _run(
     request = plan.request
     problem, limits = request.problem, request.limits
     rng = _generator(seeds[0])
-    if isinstance(problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
-        problem.V.sketch(sketch_width(problem.V, problem.rank), rng)  # its mean comes with it
+    if isinstance(V := problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
+        V = spread(V, problem.rank) if request.x0 is None else V
+        V.sketch(sketch_width(V, problem.rank), rng)  # its mean comes with it
+        problem = replace(problem, V=V)
     scaled, mean = problem.normalized()
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
@@ -165,16 +166,19 @@ def _run(
         x0, *others = _points(start, at, rng)
         if others:
             others = tuple(stages[0].problem.taken(x) for x in others)
-            stages[0] = stages[0]._replace(solver=Tournament(stages[0].solver, others))
+            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others))
     result = solve_in_stages(
         stages,
         x0,
         started=started,
         stride=_stride(request),
-        callback=callback and (lambda row: callback(row._replace(rmse=unit * row.rmse))),
+        callback=callback
+        and (lambda row: callback(row._replace(rmse=unit * row.rmse, gap=stationary.gap))),
     )
     if _is_by_passes(plan) and plan.settles and result.status not in _CUT_SHORT:
         result = settled_by_products(scaled.V, result)  # pyright: ignore[reportArgumentType]
+    if isinstance(V := scaled.V, Spread):
+        result = replace(result, factors=V.gathered(result.factors))
     x = scaled.scaled_back(result.factors, mean)
     x = Factors(request.on_w.placed(x.W), request.on_h.placed(x.H))  # as scaling changed them
     return replace(result, factors=x, trace=result.trace.scaled(unit), error=unit * result.error)
@@ -227,7 +231,7 @@ def _on_views(
             seen, extra = _sketched(seen, problem.V.dtype, plan.request.limits, rng)
         limit = 0 if settled else stage.max_iter
         rule = any_of(*(not_before(earliest, rule) for rule in (*rules, *extra)))
-        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
+        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact, stage.slow))
         if stage.view is View.SKETCH and not earliest and _gains_from_single(problem):
             single = replace(seen, V=seen.V.to(torch.float32))
             rule = any_of(rule, Rounding())
@@ -251,8 +255,7 @@ def _sketched(
     if not isinstance(V, Blocks):
         return Problem(sketch(V, p, rng).to(dtype), problem.rank), [Stalled()]
     stalled = Stalled() if V.reader.is_at_hand else Stalled(1e-5, 10)
-    rules: list[StopRule] = [stalled] if limits.tol else []
-    return Problem(V.sketch(p, rng), problem.rank), rules
+    return Problem(V.sketch(p, rng), problem.rank), [stalled] if limits.tol else []
 
 
 def _fits_single_precision(problem: Problem) -> bool:

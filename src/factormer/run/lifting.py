@@ -15,7 +15,7 @@ from factormer.data.factors import Factors, where
 from factormer.data.svd import OVERSAMPLING
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
-from factormer.run.multistart import Tournament
+from factormer.run.multistart import Halving
 from factormer.solvers.coding import Coder
 from factormer.solvers.loop import iterated
 from factormer.solvers.multiplicative import Multiplicative
@@ -100,7 +100,7 @@ class Rooted:
         if r + OVERSAMPLING <= min(V.shape):
             small = Problem(sketch(roots.V, r + OVERSAMPLING, rng), r)
             x, *others = Rotated().candidates(small, rng)
-            fitted = iterated(small, Tournament(self.solver, tuple(others)), x, self.on_sketch)
+            fitted = iterated(small, Halving(self.solver, tuple(others)), x, self.on_sketch)
             x = Factors(*(F.to(V.dtype) for F in fitted.factors))
         else:
             x = Rotated()(roots, rng)

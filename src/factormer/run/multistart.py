@@ -22,7 +22,7 @@ R = TypeVar("R")
 _LONG = 10**9  # work enough to wake every thread
 
 
-class TournamentState(NamedTuple):
+class HalvingState(NamedTuple):
     """The remaining states, which of them has the least error, and the iterations made."""
 
     states: tuple[Any, ...]
@@ -39,7 +39,7 @@ class TournamentState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tournament:
+class Halving:
     """A solver of one matrix that starts from `others` too, besides the given point.
 
     After each number of iterations in `rounds`, the worse half is dropped. An iteration is one of
@@ -51,16 +51,16 @@ class Tournament:
     others: tuple[Factors, ...]
     rounds: tuple[int, ...] = (6, 18)
 
-    def init(self, problem: Problem, x0: Factors) -> TournamentState:
+    def init(self, problem: Problem, x0: Factors) -> HalvingState:
         starts = (x0, *self.others)
-        return TournamentState(tuple(self.solver.init(problem, x) for x in starts), 0, 0)
+        return HalvingState(tuple(self.solver.init(problem, x) for x in starts), 0, 0)
 
-    def step(self, problem: Problem, state: TournamentState) -> TournamentState:
+    def step(self, problem: Problem, state: HalvingState) -> HalvingState:
         return self.leap(problem, state, 1)[0]
 
     def leap(
-        self, problem: Problem, state: TournamentState, n_iter: int
-    ) -> tuple[TournamentState, Float[Tensor, " n"]]:
+        self, problem: Problem, state: HalvingState, n_iter: int
+    ) -> tuple[HalvingState, Float[Tensor, " n"]]:
         """Up to `n_iter` iterations of each at once, and no further than the end of a round."""
         n_iter = min([n_iter, *(end - state.t for end in self.rounds if end > state.t)])
         states, errors = _advanced(problem, self.solver, state.states, n_iter)
@@ -68,13 +68,13 @@ class Tournament:
 
     def _after(
         self, states: list[Any], errors: Float[Tensor, "k n"], t: int
-    ) -> tuple[TournamentState, Float[Tensor, " n"]]:
+    ) -> tuple[HalvingState, Float[Tensor, " n"]]:
         order = errors[:, -1].argsort(stable=True).tolist()
         stay = sorted(order[: -(-len(order) // 2)] if t in self.rounds else order)
         inner = tuple(states[k] for k in stay)
-        return TournamentState(inner, stay.index(order[0]), t), errors.amin(dim=0)
+        return HalvingState(inner, stay.index(order[0]), t), errors.amin(dim=0)
 
-    def adopt(self, problem: Problem, state: TournamentState, x: Factors) -> TournamentState:
+    def adopt(self, problem: Problem, state: HalvingState, x: Factors) -> HalvingState:
         states = list(state.states)
         states[state.best] = self.solver.adopt(problem, states[state.best], x)
         return state._replace(states=tuple(states))

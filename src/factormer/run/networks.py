@@ -49,7 +49,7 @@ def accelerator(name: str, device: torch.device) -> Accelerating:
         names = ", ".join(["auto", "None", *names_for("accelerator")])
         raise ValueError(f"accelerator is {name!r}; choose one of {names}")
     if name == ANY_RANK and device.type == "cpu":
-        return _shipped(name)
+        return any_rank()
     network = zoo.load_model(name)
     if isinstance(network, RankNetwork):
         raise ValueError(f"{name} chooses a rank; choose a network that accelerates")
@@ -68,8 +68,9 @@ def check_special(name: str, V: Matrix, is_symmetric: bool) -> None:
 
 
 @cache
-def _shipped(name: str) -> AnyRankNetwork:
-    return zoo.load_any_rank(name)
+def any_rank() -> AnyRankNetwork:
+    """The network for any rank on a CPU, loaded once."""
+    return zoo.load_any_rank(ANY_RANK)
 
 
 def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:

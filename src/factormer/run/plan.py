@@ -24,7 +24,8 @@ class View(Enum):
 class Stage(NamedTuple):
     """A view of V, a solver for it and why, and the iteration to end at.
 
-    `exact` says whether errors there are those on V.
+    `exact` says whether errors there are those on V. `slow` is the solver to take instead once the
+    run has shown itself to be slow.
     """
 
     view: View
@@ -33,6 +34,7 @@ class Stage(NamedTuple):
     why: str
     max_iter: int
     exact: bool = True
+    slow: Solver[Any] | None = None
 
 
 class Explanation(NamedTuple):

@@ -16,7 +16,7 @@ from factormer.nn.zoo import checksum
 _PACKAGE = Path(__file__).parents[1]
 
 
-def circumstances() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """All that the numbers may depend on; without paths or names of this computer's owner."""
     return {
         "factormer": _version(),

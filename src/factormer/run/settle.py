@@ -15,6 +15,7 @@ from factormer.data.base import inner
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean
 from factormer.data.parts import Parts
+from factormer.data.spread import Spread
 from factormer.kernels.threads import threads
 from factormer.problem.loss import Loss
 from factormer.problem.passes import matrix_of
@@ -83,12 +84,27 @@ class Coding:
         return (found.factors.W,), ()
 
 
+@dataclass(frozen=True, eq=False)
+class Settling:
+    """The best rows of W, from those of VH, and the change of the squared error."""
+
+    coder: Coder
+    HtH: Float[Tensor, "r r"]
+
+    makes: ClassVar = (1, 1)
+
+    def __call__(self, VH: Tensor, W: Tensor, V: Matrix | None = None) -> Parts:
+        best, _ = self.coder.within(Dense(VH) if V is None else V, W, VH=VH)
+        return (best,), (inner(best - W, (best + W) @ self.HtH - 2 * VH),)
+
+
 def settled_by_products(V: Blocks, result: Result) -> Result:
     """The result with the best W for H, from the VH of the last pass: V is not read again."""
     (W, H), size = result.factors, math.prod(V.shape)
-    VH = V @ H
-    best, _ = Coder.of(H).within(V, W, VH=VH)
-    change = inner(best - W, (best + W) @ (H.mT @ H) - 2 * VH)  # of the squared error
+    VH, part = V @ H, Settling(Coder.of(H), H.mT @ H)
+    if not part.coder.knows_by_products and isinstance(V, Spread):
+        return result
+    (best,), (change,) = V.by_rows(part, VH, W) if isinstance(V, Spread) else part(VH, W, V)
     error = (result.error.square() + change / size).clamp(min=0).sqrt()
     if not bool(error <= result.error):
         return result

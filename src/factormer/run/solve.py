@@ -16,6 +16,7 @@ from torch import Tensor
 
 from factormer.data import Blocks, readings
 from factormer.data.factors import Factors, every, some, where
+from factormer.data.held import Held
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run.result import Result, Status
@@ -95,6 +96,8 @@ def solve(
 
 def _is_finite(x: Factors, error: Float[Tensor, "*b"]) -> Bool[Tensor, "*b"]:
     """Whether a point is finite; its error may be infinite, as at the pole of a loss."""
+    if isinstance(x.W, Held):
+        return error.isfinite()
     W, H = (F.isfinite().all(dim=-1).all(dim=-1) for F in x)
     return error.isfinite() | (W & H & ~error.isnan())
 

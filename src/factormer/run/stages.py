@@ -6,19 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from factormer.data.factors import Factors, some
+from factormer.accelerate.anyrank import AnyRank
+from factormer.accelerate.base import Restarted
+from factormer.accelerate.passes import whole
+from factormer.accelerate.waking import OVER, Waking, slowness
+from factormer.data.factors import Factors, every, some
 from factormer.problem.problem import Problem
+from factormer.run import thresholds as T
 from factormer.run.result import Result, Status
 from factormer.run.solve import solve
 from factormer.run.stop import StopRule
-from factormer.run.trace import Row
+from factormer.run.trace import Row, Trace
 from factormer.solvers.base import Solver
 
 
 class Stage(NamedTuple):
     """A problem, its solver, the iteration to end at, and a stop rule.
 
-    `exact` says whether its errors are those of the last problem.
+    `exact` says whether its errors are those of the last problem. `slow` is the solver to take
+    instead in a slow run: see `Waking`, which goes by the same numbers.
     """
 
     problem: Problem
@@ -26,6 +32,20 @@ class Stage(NamedTuple):
     max_iter: int
     stop: StopRule
     exact: bool = True
+    slow: Solver[Any] | None = None
+
+
+def chosen(stage: Stage, trace: Trace | None) -> Solver[Any]:
+    """The solver of a stage: by what the run has shown so far, or one that looks at it itself."""
+    slow = stage.slow
+    if slow is None:
+        return stage.solver
+    if trace is not None and len(trace) > T.LOOK:
+        before, now = (trace.rows[T.LOOK - k].rmse for k in (OVER, 0))
+        return slow if every(slowness(before, now, T.LOOK) >= T.SLOW) else stage.solver
+    if isinstance(slow, Restarted) and isinstance(slow.accelerator, AnyRank):
+        return Waking(slow.solver, slow.accelerator, T.LOOK, T.SLOW)
+    return stage.solver
 
 
 def solve_in_stages(
@@ -43,15 +63,16 @@ def solve_in_stages(
     last, result = stages[-1], None
     for stage in stages:
         x = x0 if result is None else result.factors
+        earlier = None if result is None else result.trace
         result = solve(
             stage.problem,
-            stage.solver,
-            stage.problem.taken(x),
+            chosen(stage, earlier),
+            stage.problem.taken(whole(stage.problem.V, x)),
             stop=stage.stop,
             max_iter=stage.max_iter,
             started=started if result is None else None,
             callback=callback,
-            earlier=None if result is None else result.trace,
+            earlier=earlier,
             stride=stride if stage is last else min(stride, 10),  # others end by their rules
         )
         over = result.status not in (Status.CONVERGED, Status.MAX_ITER)
@@ -60,7 +81,7 @@ def solve_in_stages(
     else:
         raise AssertionError("the last stage always breaks")
     last = last.problem
-    x, error = last.taken(result.factors), result.error
+    x, error = last.taken(whole(last.V, result.factors)), result.error
     exact = stage.exact and stage.problem.V.dtype == last.V.dtype
     if not exact or some((error <= last.blurred()) | error.isinf()):
         error = last.rmse(x)

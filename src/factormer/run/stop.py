@@ -13,6 +13,7 @@ from torch import Tensor
 
 from factormer.data import Blocks, n_entries
 from factormer.data.factors import Factors, every
+from factormer.data.spread import Spread
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
@@ -40,6 +41,7 @@ class Stationary:
     tol: float = 1e-4
     every: int = 10
     reference: Tensor | None = None
+    gap: float = field(default=math.nan, init=False)  # how many times too large it is
     _start: Tensor | None = field(default=None, init=False, repr=False)
     _is_measure: bool = field(default=False, init=False, repr=False)
     _mean: Tensor = field(init=False, repr=False, compare=False)
@@ -59,6 +61,8 @@ class Stationary:
             finite = self._start.isfinite()
             met, self._is_measure = met & finite, every(finite)
             self._start = torch.where(finite, self._start, size)
+        if size.dim() == 0 and isinstance(problem.V, Blocks):
+            self.gap = float(size / (self.tol * self._start))
         met |= error <= 10 * eps * self._mean
         if problem.is_plain and not isinstance(problem.V, Blocks):
             W, H = (F.double().square().sum(dim=(-2, -1)).sqrt() for F in x)
@@ -136,7 +140,8 @@ def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) 
     """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`."""
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        seen = problem.scaled_back(x, mean)
+        here = problem.V.gathered(x) if isinstance(problem.V, Spread) else x
+        seen = problem.scaled_back(here, mean)
         return Status.INTERRUPTED if watch(seen, trace.scaled(unit)) else None
 
     return rule

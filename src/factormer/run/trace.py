@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -17,13 +18,15 @@ from factormer.data.warn import warn
 class Row(NamedTuple):
     """One iteration in a trace; for a stack of problems the error is one number each.
 
-    `passes` says how often V was read up to here.
+    `passes` says how often V was read up to here, and `gap`, told to callbacks alone, how many
+    times smaller the gradient had to become for the tolerance when it was last looked at.
     """
 
     iteration: int
     seconds: float
     rmse: Float[Tensor, "*b"]
     passes: int = 0
+    gap: float = math.nan
 
 
 def objective(rmse: Any, entries: Any) -> float | np.ndarray:

@@ -106,10 +106,15 @@ class Coder:
                 solve(targets.cpu().contiguous(), W[rows], exactly=not late)
         return (W / self.sizes).to(V.device, V.dtype), not late
 
-    def _targets(self, VH: Float[Tensor, "m r"]) -> Float[Tensor, "m k"] | None:
-        """VQ from VH = VQR; None where R is too near to singular for that."""
+    @property
+    def knows_by_products(self) -> bool:
+        """Whether VH suffices: not where R is too near to singular."""
         size, (k, r) = self.R.diagonal().abs(), self.R.shape
-        if k != r or float(size.amin()) < _DEPENDENT * float(size.amax()):
+        return k == r and float(size.amin()) >= _DEPENDENT * float(size.amax())
+
+    def _targets(self, VH: Float[Tensor, "m r"]) -> Float[Tensor, "m k"] | None:
+        """VQ from VH = VQR; None where that is not known."""
+        if not self.knows_by_products:
             return None
         B = VH.double().cpu() / self.sizes
         return torch.linalg.solve_triangular(self.R, B, upper=True, left=False)

@@ -111,7 +111,8 @@ def penalised(normal: Normal, on: Penalties) -> Normal:
         after = torch.where(flat, torch.where(largest > 0, largest, 1.0), after)
     if on.fixed is not None:
         after = torch.where(on.fixed.at.to(after.device), 0.0, after)
-    return Normal(VtW - l1, WtW + torch.diag_embed(after - before))
+    pull = l1 if on.pull is None else l1 - on.pull
+    return Normal(VtW - pull, WtW + torch.diag_embed(after - before))
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import wraps
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 
 from factormer.data.files import check_place, parsed, replacing, unwritten, write
-from factormer.data.locks import held
-
-Train = TypeVar("Train", bound=Callable[..., Any])
 
 
-def alone(train: Train) -> Train:
-    """The same training, with its folder made and locked."""
+class Kept:
+    """The folder of a run: the checkpoint that it continues from, and its log."""
 
-    @wraps(train)
-    def held_train(config: Any, folder: Path, **options: Any) -> Any:
-        with held(folder):
-            return train(config, folder, **options)
+    def __init__(self, folder: Path, config: Any, device: torch.device):
+        """Raise, naming the difference, if the checkpoint is of a run with other options."""
+        self.path, self.config = folder / "checkpoint.pt", asdict(config)
+        self.step, self.seconds, self._state = 0, 0.0, None
+        if self.path.exists():
+            saved = load_checkpoint(self.path, device)
+            self._check_same_run(saved["config"])
+            self.step, self.seconds = saved["step"], saved["seconds"]
+            self._state = saved["learner"]
+        self.log = MetricsLog(folder / "metrics.jsonl", resume_at=self.step)
 
-    return cast("Train", held_train)
+    def _check_same_run(self, saved: dict[str, Any]) -> None:
+        if saved != self.config:
+            either = saved.keys() | self.config.keys()
+            changed = sorted(k for k in either if saved.get(k) != self.config.get(k))
+            raise ValueError(
+                f"{self.path} was written by another config (it differs in {', '.join(changed)}); "
+                "choose another output folder, or go back to that config"
+            )
+
+    def resume(self, restore: Callable[[dict[str, Any]], None]) -> None:
+        """Give what was kept, if anything was, to who continues from it."""
+        if self._state is None:
+            return
+        state, self._state = self._state, None
+        try:
+            restore(state)
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"{self.path} is of another version of this program ({error}); "
+                "remove it to train from the beginning, or finish with that version"
+            ) from error
+
+    def save(self, state: dict[str, Any], step: int, seconds: float) -> None:
+        """Keep what a later run needs to continue."""
+        contents = {"config": self.config, "learner": state, "step": step, "seconds": seconds}
+        save_checkpoint(self.path, contents)
 
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any]) -> None:

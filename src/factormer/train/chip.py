@@ -17,7 +17,7 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.kernels import learning
 from factormer.nn.factormer import ModelConfig
-from factormer.nn.refining import Network, build
+from factormer.nn.refining import Network
 from factormer.train.config import TrainConfig
 from factormer.train.synthetic import Stack
 
@@ -236,10 +236,3 @@ class ChipLearner:
         self.n_updates = int(moments[0]["step"].item()) if moments else 0
         self._take(state["model"], *pairs)
         self.state()
-
-
-def fresh(config: TrainConfig) -> Network:
-    """The network that a run with this config begins with."""
-    with torch.random.fork_rng(devices=[]):  # layers draw from the global generator
-        torch.manual_seed(config.seed)
-        return build(config.model)

@@ -10,14 +10,14 @@ import torch
 
 from factormer.nn.zoo import Card
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import Run
+from factormer.train.loop import Run
 
 _SHOWN = (0, 1, 2, 3, 5, 10, 20)
 
 
 def make_card(
     config: TrainConfig,
-    run: Run,
+    run: Run[Any],
     *,
     device: str,
     begun_from: Card | None = None,
@@ -28,7 +28,7 @@ def make_card(
     training = how_trained(data, config, run, device)
     if begun_from is not None:
         training["begun from"] = {"name": begun_from.name, **begun_from.training}
-    return Card(config.name, version, config.model, training, figures(config, run.validation))
+    return Card(config.name, version, config.model, training, figures(config, run.figures))
 
 
 def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str
     }
 
 
-def how_trained(data: str, config: Any, run: Any, device: str) -> dict[str, Any]:
+def how_trained(data: str, config: Any, run: Run[Any], device: str) -> dict[str, Any]:
     """What any card says of its training: the data, the cost, and every option."""
     options = asdict(config)
     options.pop("model")

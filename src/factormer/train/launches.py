@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,19 +20,14 @@ from typing import Any
 import torch
 
 from factormer.data.locks import held
+from factormer.nn.refining import Network
 from factormer.train import synthetic
-from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
-from factormer.train.chip import ChipLearner, fresh, unserved
+from factormer.train.checkpoint import Kept
+from factormer.train.chip import ChipLearner, unserved
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import (
-    Report,
-    Run,
-    check_same_run,
-    epoch_order,
-    learning_rate,
-    validate,
-)
+from factormer.train.factormer import epoch_order, fresh, learning_rate, validate
 from factormer.train.interrupt import HeldInterrupt
+from factormer.train.loop import Report, Run
 from factormer.train.synthetic import Noise, SizeClass, Stack, training_set
 
 _SPAN = 25, 4000  # updates in a launch
@@ -47,7 +41,7 @@ def train_together(
     report: Report = lambda event: None,
     checkpoint_seconds: float = 60,
     launch_seconds: float = 1.0,
-) -> list[Run]:
+) -> list[Run[Network]]:
     """Train each config in its folder, continuing from the checkpoint there if there is one.
 
     Stops at the end, or with checkpoints after `max_seconds` or on Ctrl-C. Learning rates, batches
@@ -71,6 +65,21 @@ def train_together(
             if interrupt.requested or time.monotonic() - started > max_seconds:
                 break
         return [run.result() for run in all_runs]
+
+
+def train_by_launches(
+    config: TrainConfig,
+    folder: Path,
+    *,
+    device: str = "cuda",
+    max_seconds: float = math.inf,
+    warm_start: None = None,
+    report: Report = lambda event: None,
+) -> Run[Network]:
+    """Train one network alone, as `loop.train` does; from fresh weights only."""
+    runs = [(config, folder)]
+    (done,) = train_together(runs, device=device, max_seconds=max_seconds, report=report)
+    return done
 
 
 def serves(config: TrainConfig, device: str) -> bool:
@@ -97,7 +106,7 @@ class _Training:
     """One of the runs: its learner, where it is, and what it costs."""
 
     def __init__(self, config: TrainConfig, folder: Path, device: str, report: Report):
-        self.config, self.folder, self.device, self.report = config, folder, device, report
+        self.config, self.device, self.report = config, device, report
         drawn = (
             tuple(synthetic.TRAINING),
             config.model.rank,
@@ -109,16 +118,11 @@ class _Training:
         self.learner = ChipLearner(fresh(config), config, self.data, device)
         self.n_batches = len(epoch_order(self.data, config, 0))
         self.total = config.epochs * self.n_batches
-        self.step, self.seconds, self.span = 0, 0.0, _SPAN[0]
-        self.path = folder / "checkpoint.pt"
+        self.kept = Kept(folder, config, torch.device("cpu"))
+        self.kept.resume(self.learner.restore)
+        self.step, self.seconds, self.span = self.kept.step, self.kept.seconds, _SPAN[0]
         self.validation: dict[str, Any] = {}
         self.validated_at = -1
-        if self.path.exists():
-            saved = load_checkpoint(self.path, torch.device("cpu"))
-            check_same_run(self.path, saved["config"], asdict(config))
-            self.learner.restore(saved["learner"])
-            self.step, self.seconds = saved["step"], saved["seconds"]
-        self.log = MetricsLog(folder / "metrics.jsonl", resume_at=self.step)
         on_gpu = torch.device(device).type == "cuda"
         self.stream = torch.cuda.Stream(device) if on_gpu else None
         self.epoch, self.order = -1, []
@@ -147,13 +151,13 @@ class _Training:
         lr = learning_rate(self.config, step - 1, self.n_batches)
         line = {"step": step, "epoch": epoch, "loss": losses.mean().item(), "lr": lr}
         line |= {"seconds": self.seconds}
-        self.log.write(**line)
+        self.kept.log.write(**line)
         self.report({"event": "step", "name": self.config.name, "total": self.total, **line})
         if step % self.n_batches == 0:
             self.validate()
             line = {"step": step, "epoch": epoch, "seconds": self.seconds, **self.validation}
-            self.log.write(**line)
-            self.report({"event": "epoch", "name": self.config.name, "total": self.total, **line})
+            self.kept.log.write(**line)
+            self.report({"event": "figures", "name": self.config.name, "total": self.total, **line})
 
     def validate(self) -> None:
         self.learner.state()  # brings its network up to date
@@ -161,10 +165,9 @@ class _Training:
         self.validation, self.validated_at = validate(model, self.config), self.step
 
     def save(self) -> None:
-        contents = {"config": asdict(self.config), "learner": self.learner.state()}
-        save_checkpoint(self.path, contents | {"step": self.step, "seconds": self.seconds})
+        self.kept.save(self.learner.state(), self.step, self.seconds)
 
-    def result(self) -> Run:
+    def result(self) -> Run[Network]:
         self.save()
         if self.step >= self.total and self.validated_at != self.step:
             self.validate()

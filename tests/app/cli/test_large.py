@@ -6,16 +6,18 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 from rich.progress import Progress
 from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
 from factormer import factorize
 from factormer.app.cli import main
-from factormer.app.cli.large import _Passes
+from factormer.app.cli.large import Outlook, _Passes, wait
 from factormer.data.journal import keep_passes
 from factormer.data.outofcore import OutOfCore, blocks_of
 from factormer.data.sources import source_of
+from factormer.run.trace import Row
 
 M, N, R = 400, 150, 3
 LIMIT = ["--memory-limit", "900kB"]
@@ -239,3 +241,52 @@ def test_a_store_with_several_matrices_asks_for_one(V, tmp_path, capsys):
         file["a"], file["b"] = V, V
     assert ran(["fit", tmp_path / "V.h5", "--rank", "3"]) == 1
     assert "choose one with --key" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_outlook_is_how_fast_the_gradient_falls():
+    outlook = Outlook(max_iter=50)
+    rows = [Row(k, 0.0, torch.ones(()), passes, gap) for k, (passes, gap) in enumerate(
+        [(2, 0.5), (3, 0.5), (4, 1000.0), (5, 100.0), (6, 10.0)]
+    )]  # fmt: skip
+    left = []
+    for row in rows:
+        outlook.watch(row)
+        left.append(outlook.passes())
+    assert left == [None, None, None, 1, 0]  # each gap is of the pass before: 1 after pass 6
+    outlook.begin()
+    assert outlook.passes() is None
+    for row in rows[:3]:
+        outlook.watch(row)
+    outlook.watch(Row(9, 0.0, torch.ones(()), 5, 2000.0))
+    assert outlook.passes() == 50 - 9  # it rises: all that are allowed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.0, "0 s"), (41.3, "41 s"), (700.0, "12 min"), (9000.0, "2.5 h")]
+)
+def test_a_time_to_wait_in_words(seconds, said):
+    assert wait(seconds) == said
+
+
+def test_a_fit_tells_callbacks_how_far_the_gradient_is(V, tmp_path):
+    np.save(tmp_path / "V.npy", V)
+    rows = []
+    stored = np.load(tmp_path / "V.npy", mmap_mode="r")
+    result = factorize(stored, 3, memory_limit="900kB", callback=rows.append)
+    assert result.status.name == "CONVERGED"
+    gaps = [row.gap for row in rows if row.passes > 3]
+    assert all(gap > 0 for gap in gaps)
+
+
+def test_without_a_terminal_progress_is_a_line_after_each_pass(V, tmp_path, capsys):
+    np.save(tmp_path / "V.npy", V)
+    command = ["fit", tmp_path / "V.npy", "--rank", "3", "--out", tmp_path / "run", *LIMIT]
+    assert ran([*command, "--progress", "--json"]) == 0
+    told = capsys.readouterr()
+    passes = json.loads(told.out)["results"][0]["passes"]
+    lines = told.err.splitlines()
+    assert len(lines) == passes - 1  # the first pass ends in the middle of the sketch
+    assert all(line.startswith("rank 3  pass ") for line in lines)
+    assert f"pass {passes} at 100%" in lines[-1]
+    assert ran([*command, "--fresh"]) == 0
+    assert not capsys.readouterr().err

@@ -232,7 +232,11 @@ def test_tiny_data_is_answered(shape):
         (-np.ones((6, 5)), {}, "Negative"),
         (np.ones((2, 6, 5)), {}, "it must be one matrix"),
         (np.ones((6, 5)), {"loss": "hinge"}, "choose 'frobenius'"),
-        (np.ones((6, 5)), {"model": "any-rank"}, "any-rank does not choose a rank"),
+        (
+            np.ones((6, 5)),
+            {"model": "any-rank"},
+            "any-rank is an any-rank accelerator; choose one that chooses a rank",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_a_sentence(V, options, sentence):

@@ -1,12 +1,15 @@
 """Training of the Factormer for every rank: it learns, resumes exactly, and tells what it did."""
 
+from functools import partial
+
 import torch
 
 from factormer.nn.anyfactormer import AnyFactormerConfig
 from factormer.train.anyfactormer import course
 from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyfactormer.course import learning_rate, train_any_factormer
+from factormer.train.anyfactormer.course import AnyFactormerCourse
 from factormer.train.anyfactormer.export import make_card
+from factormer.train.loop import train
 
 SMALL = AnyFactormerTraining(
     name="small",
@@ -21,6 +24,8 @@ SMALL = AnyFactormerTraining(
     warmup=2,
 )
 
+trained = partial(train, partial(AnyFactormerCourse, per_kind=1))
+
 
 def test_marks_end_at_the_last_layer():
     assert SMALL.marks == (1, 3)
@@ -28,10 +33,10 @@ def test_marks_end_at_the_last_layer():
 
 def test_a_stopped_run_continues_to_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(course, "_SHAPES", ((12, 10, 2),))
-    whole = train_any_factormer(SMALL, tmp_path / "whole", per_kind=1)
-    part = train_any_factormer(SMALL, tmp_path / "parts", max_seconds=0.0, per_kind=1)
+    whole = trained(SMALL, tmp_path / "whole")
+    part = trained(SMALL, tmp_path / "parts", max_seconds=0.0)
     assert not part.finished
-    done = train_any_factormer(SMALL, tmp_path / "parts", per_kind=1)
+    done = trained(SMALL, tmp_path / "parts")
     assert (done.step, done.finished) == (6, True)
     for a, b in zip(whole.model.parameters(), done.model.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -39,8 +44,3 @@ def test_a_stopped_run_continues_to_the_same_weights(tmp_path, monkeypatch):
     assert card.use == "init"
     assert card.ranks == "any rank"
     assert "synthetic matrices" in str(card)
-
-
-def test_rates_rise_and_fall():
-    rates = [learning_rate(SMALL, k) for k in range(6)]
-    assert rates[0] < rates[1] > rates[-1] > 0

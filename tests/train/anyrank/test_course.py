@@ -1,18 +1,21 @@
 """Training lowers the loss, and stopping it changes nothing but the time it takes."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
 
-from factormer.nn.anyrank import AnyRankConfig
+from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.course import learning_rate, new_network, plan, train_any_rank
+from factormer.train.anyrank.course import AnyRankCourse, plan
 from factormer.train.anyrank.evaluate import iterations
 from factormer.train.anyrank.export import make_card
 from factormer.train.anyrank.learner import Learner, Work
 from factormer.train.anyrank.pool import make_pool
+from factormer.train.loop import train
+from factormer.train.weights import untrained
 from tests.networks import random_any_rank
 from tests.train.cases import assert_same_weights
 
@@ -22,17 +25,18 @@ CONFIG = AnyRankTraining(
     lr=3e-3, warmup=2, ema=0.5, seed=3,
 )  # fmt: skip
 QUICK = {"shapes": ((8, 7, 2),), "per_kind": 1, "n_iter": 10}
+trained = partial(train, partial(AnyRankCourse, evaluation=QUICK))
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     """The run that others are compared with."""
-    return train_any_rank(CONFIG, tmp_path_factory.mktemp("whole"), evaluation=QUICK)
+    return trained(CONFIG, tmp_path_factory.mktemp("whole"))
 
 
 def test_run_stopped_after_every_round_gives_the_same_weights(uninterrupted, tmp_path):
     steps = []
-    while not (run := train_any_rank(CONFIG, tmp_path, max_seconds=0.0, evaluation=QUICK)).finished:
+    while not (run := trained(CONFIG, tmp_path, max_seconds=0.0)).finished:
         steps.append(run.step)
     assert steps == [2, 4]
     assert_same_weights(run.model, uninterrupted.model)
@@ -40,21 +44,21 @@ def test_run_stopped_after_every_round_gives_the_same_weights(uninterrupted, tmp
 
 def test_run_leaves_the_global_generator_alone(tmp_path):
     before = torch.get_rng_state()
-    train_any_rank(replace(CONFIG, n_steps=2), tmp_path, evaluation=QUICK)
+    trained(replace(CONFIG, n_steps=2), tmp_path)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_warm_start_begins_from_the_weights_given(tmp_path):
     model = random_any_rank(width=6, messages=2).float()
     config = replace(CONFIG, n_steps=2, lr=0.0)
-    run = train_any_rank(config, tmp_path, warm_start=model, evaluation=QUICK)
+    run = trained(config, tmp_path, warm_start=model)
     for key, weight in run.model.state_dict().items():
         torch.testing.assert_close(weight, model.state_dict()[key])
 
 
 @pytest.mark.parametrize("base", ["hals", "newton+mu", "l1+simplex"])
 def test_training_over_other_bases_runs(base, tmp_path):
-    run = train_any_rank(replace(CONFIG, base=base, n_steps=2), tmp_path, evaluation=QUICK)
+    run = trained(replace(CONFIG, base=base, n_steps=2), tmp_path)
     assert run.finished
     assert set(run.figures) >= (set(base.split("+")) if "+" in base else {"by rank"})
     assert all(p.isfinite().all() for p in run.model.parameters())
@@ -62,7 +66,8 @@ def test_training_over_other_bases_runs(base, tmp_path):
 
 def test_updates_lower_the_loss():
     pool = make_pool(CONFIG, torch.device("cpu"))
-    learner, works = Learner(new_network(CONFIG), CONFIG, pool), [Work(2, 0, 0), Work(1, 0, 0)]
+    network = untrained(partial(AnyRankNetwork, CONFIG.model), CONFIG.seed)
+    learner, works = Learner(network, CONFIG, pool), [Work(2, 0, 0), Work(1, 0, 0)]
     losses = [learner.step(works, 1e-2).loss.item() for _ in range(25)]
     assert min(losses) < losses[0] - 0.005
 
@@ -87,13 +92,6 @@ def test_round_follows_batches_of_the_lanes_own_buckets():
             for a, b in pairwise(works):
                 assert b.age in (0, a.age + 1)
                 assert b.age == 0 or (a.bucket, a.batch) == (b.bucket, b.batch)
-
-
-def test_learning_rate_warms_up_and_falls():
-    rates = [learning_rate(CONFIG, step, 100) for step in range(100)]
-    assert rates[0] == pytest.approx(CONFIG.lr / 2)
-    assert rates[1:] == sorted(rates[1:], reverse=True)
-    assert rates[-1] < 0.03 * CONFIG.lr
 
 
 def test_iterations_are_counted_to_the_best_of_all():
@@ -125,4 +123,4 @@ def test_wrong_config_is_refused_with_a_sentence(changes):
 
 def test_batch_larger_than_a_bucket_is_refused(tmp_path):
     with pytest.raises(ValueError, match="batch is 11; it must be at most 10"):
-        train_any_rank(replace(CONFIG, batch=11), tmp_path)
+        trained(replace(CONFIG, batch=11), tmp_path)

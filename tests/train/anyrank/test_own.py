@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.course import train_any_rank
 from factormer.train.anyrank.export import make_card
 from factormer.train.anyrank.own import parts_of
 from factormer.train.anyrank.problems import draw_bucket
-from tests.train.anyrank.test_course import CONFIG, QUICK
+from tests.train.anyrank.test_course import CONFIG, trained
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_network_trains_on_files_that_the_config_names(file, tmp_path):
     path.write_text(f'name = "own"\nkind = "any-rank"\ndata = ["{file}"]\n')
     config = replace(CONFIG, name="own", data=AnyRankTraining.load(path).data)
     config = replace(config, per_kind=10, n_steps=2)
-    run = train_any_rank(config, tmp_path / "run", evaluation=QUICK)
+    run = trained(config, tmp_path / "run")
     assert run.finished
     assert set(run.figures["by kind"]) == {"own"}
     assert "parts of own.npy" in make_card(config, run, device="cpu").training["data"]

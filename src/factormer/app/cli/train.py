@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -33,153 +34,134 @@ def train(
 ) -> None:
     """Train a network; if stopped at any moment, the same command continues from there."""
     from factormer.data.intake import as_device
-    from factormer.nn.zoo import find_model, load_factormer, read_card, save_model
-    from factormer.train.config import TrainConfig, read_table
-    from factormer.train.export import make_card
-    from factormer.train.factormer import train as run
-    from factormer.train.launches import serves, train_together
+    from factormer.train.config import read_table
 
     until = _until(minutes)
     as_device(device)
-    others = {
-        "any-rank": _train_any_rank,
-        "rank": _train_rank,
-        "any-factormer": _train_any_factormer,
-    }
-    other = others.get(str(_existing(config, read_table).get("kind")))
-    if other is not None:
-        other(config, out, device, until)
-        return
+    kind = str(_existing(config, read_table).get("kind"))
+    _trained(_KINDS.get(kind, _factormer)(config, device), out, device, until)
+
+
+class _Kind(NamedTuple):
+    """A config that was read, how it is trained, and what is said in the meantime."""
+
+    options: Any
+    train: Callable[..., Any]
+    make_card: Callable[..., Any]
+    warm_start: Any
+    making: str  # while data is made
+    then: str  # if the time ends before that
+    step: Callable[[dict[str, Any]], str]
+    figures: Callable[[dict[str, Any]], str] = lambda event: ""
+
+
+def _factormer(config: Path, device: str) -> _Kind:
+    from factormer.nn.zoo import find_model, load_factormer, read_card
+    from factormer.train.config import TrainConfig
+    from factormer.train.export import make_card
+    from factormer.train.factormer import train_factormer
+    from factormer.train.launches import serves, train_by_launches
+
     options = TrainConfig.load(config)
-    folder = out or Path("runs") / options.name
     begun_from = read_card(find_model(options.warm_start)) if options.warm_start else None
-    warm = load_factormer(options.warm_start) if options.warm_start else None
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
-    ) as progress:
-        task = progress.add_task("drawing matrices", total=None)
-
-        def report(event: dict[str, Any]) -> None:
-            if event["event"] == "step":
-                text = f"epoch {event['epoch']}  loss {event['loss']:.4g}"
-                progress.update(
-                    task, total=event["total"], completed=event["step"], description=text
-                )
-            if event["event"] == "epoch":
-                medians = {name: event[name][:3] for name in ("small", "large")}
-                progress.print(f"epoch {event['epoch']}: median RMSE {medians}")
-
-        seconds = max(until - time.monotonic(), 0.0)
-        if serves(options, device):
-            runs = [(options, folder)]
-            (done,) = train_together(runs, device=device, max_seconds=seconds, report=report)
-        else:
-            done = run(
-                options,
-                folder,
-                device=device,
-                max_seconds=seconds,
-                warm_start=warm,
-                report=report,
-            )
-    if not done.finished:
-        _tell_stopped(done)
-    path = folder / f"{options.name}.safetensors"
-    save_model(done.model, make_card(options, done, device=device, begun_from=begun_from), path)
-    print(f"weights: {path}")
+    return _Kind(
+        options,
+        train_by_launches if serves(options, device) else train_factormer,
+        partial(make_card, begun_from=begun_from),
+        load_factormer(options.warm_start) if options.warm_start else None,
+        "drawing matrices",
+        _DRAWN,
+        lambda e: f"epoch {e['epoch']}  loss {e['loss']:.4g}",
+        lambda e: (
+            f"epoch {e['epoch']}: median RMSE "
+            + ", ".join(f"{name} {e[name][:3]}" for name in ("small", "large"))
+        ),
+    )
 
 
-def _train_any_rank(config: Path, out: Path | None, device: str, until: float) -> None:
+def _any_rank(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import load_any_rank
     from factormer.train.anyrank.config import AnyRankTraining
     from factormer.train.anyrank.course import train_any_rank
     from factormer.train.anyrank.export import make_card
 
     options = AnyRankTraining.load(config)
-    says = _Says(
-        "drawing matrices", lambda e: f"gain {e['gain']:.3f}  refused {e['refused']:.3f}", _DRAWN
-    )
     warm = load_any_rank(options.warm_start) if options.warm_start else None
-    _trained(options, out, device, until, train_any_rank, make_card, warm, says)
+
+    def step(event: dict[str, Any]) -> str:
+        return f"gain {event['gain']:.3f}  refused {event['refused']:.3f}"
+
+    return _Kind(options, train_any_rank, make_card, warm, "drawing matrices", _DRAWN, step)
 
 
-def _train_any_factormer(config: Path, out: Path | None, device: str, until: float) -> None:
+def _any_factormer(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import load_any_factormer
     from factormer.train.anyfactormer.config import AnyFactormerTraining
     from factormer.train.anyfactormer.course import train_any_factormer
     from factormer.train.anyfactormer.export import make_card
 
     options = AnyFactormerTraining.load(config)
-    says = _Says("drawing matrices", lambda e: f"loss {e['loss']:.3f}", _DRAWN)
     warm = load_any_factormer(options.warm_start) if options.warm_start else None
-    _trained(options, out, device, until, train_any_factormer, make_card, warm, says)
+    return _Kind(options, train_any_factormer, make_card, warm, "drawing matrices", _DRAWN, _loss)
 
 
-def _train_rank(config: Path, out: Path | None, device: str, until: float) -> None:
+def _rank(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import load_rank
     from factormer.train.rank.config import RankTraining
     from factormer.train.rank.course import train_rank
     from factormer.train.rank.export import make_card
 
     options = RankTraining.load(config)
-    says = _Says("making curves", lambda e: f"loss {e['loss']:.3f}", _KEPT)
     warm = load_rank(options.warm_start) if options.warm_start else None
-    _trained(options, out, device, until, train_rank, make_card, warm, says)
+    return _Kind(options, train_rank, make_card, warm, "making curves", _KEPT, _loss)
 
 
-class _Says(NamedTuple):
-    """What a training says: while data is made, of each step, and if time ends before them."""
-
-    data: str
-    step: Callable[[dict[str, Any]], str]
-    then: str
+def _loss(event: dict[str, Any]) -> str:
+    return f"loss {event['loss']:.3f}"
 
 
-def _trained(
-    options: Any,
-    out: Path | None,
-    device: str,
-    until: float,
-    train: Callable[..., Any],
-    make_card: Callable[..., Any],
-    warm: Any,
-    says: _Says,
-) -> None:
-    """Train a network that needs data first, and write its weights."""
+_KINDS = {"any-rank": _any_rank, "any-factormer": _any_factormer, "rank": _rank}
+
+
+def _trained(kind: _Kind, out: Path | None, device: str, until: float) -> None:
+    """Train a network, and write its weights."""
     from factormer.nn.zoo import save_model
 
-    folder = out or Path("runs") / options.name
+    name = kind.options.name
+    folder = out or Path("runs") / name
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
     ) as progress:
-        task = progress.add_task(says.data, total=None)
+        task = progress.add_task(kind.making, total=None)
 
         def report(event: dict[str, Any]) -> None:
             if event["event"] == "data":
-                progress.update(task, description=f"{says.data}: {event['text']}")
+                progress.update(task, description=f"{kind.making}: {event['text']}")
                 if time.monotonic() > until:
                     raise _OutOfTimeError(event["text"])
-            else:
+            elif event["event"] == "step":
                 at = {"total": event["total"], "completed": event["step"]}
-                progress.update(task, **at, description=says.step(event))
+                progress.update(task, **at, description=kind.step(event))
+            elif text := kind.figures(event):
+                progress.print(text)
 
         try:
-            done = train(
-                options,
+            done = kind.train(
+                kind.options,
                 folder,
                 device=device,
                 max_seconds=max(until - time.monotonic(), 0.0),
-                warm_start=warm,
+                warm_start=kind.warm_start,
                 report=report,
             )
         except _OutOfTimeError as stopped:
             progress.stop()
-            print(f"--minutes ended while {says.data}, {stopped} done; {says.then}")
+            print(f"--minutes ended while {kind.making}, {stopped} done; {kind.then}")
             return
     if not done.finished:
-        _tell_stopped(done)
-    path = folder / f"{options.name}.safetensors"
-    save_model(done.model, make_card(options, done, device=device), path)
+        print(f"stopped at step {done.step}; {_KEPT}, and errors are measured at the end")
+    path = folder / f"{name}.safetensors"
+    save_model(done.model, kind.make_card(kind.options, done, device=device), path)
     print(f"weights: {path}")
 
 
@@ -188,10 +170,6 @@ def _until(minutes: float | None) -> float:
     if minutes is not None and not 0 <= minutes < math.inf:
         raise ValueError(f"--minutes is {minutes:g}; it must be at least 0")
     return math.inf if minutes is None else time.monotonic() + 60 * minutes
-
-
-def _tell_stopped(done: Any) -> None:
-    print(f"stopped at step {done.step}; {_KEPT}, and errors are measured at the end")
 
 
 def _existing(path: Path, load: Any) -> Any:

@@ -27,7 +27,7 @@ from factormer.functions import factorize
 from factormer.problem.losses import as_loss
 from factormer.run.order import canonical
 from factormer.run.order import shares as component_shares
-from factormer.run.provenance import circumstances
+from factormer.run.provenance import provenance
 from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
 from factormer.select.agreement import Consensus
@@ -105,7 +105,7 @@ def fit(
         "command": command,
         "options": asdict(options),
         "data": _described(data, counts),
-        "made_with": circumstances(),
+        "made_with": provenance(),
     }
     if selected is not None:
         description["selected_loss"] = selected

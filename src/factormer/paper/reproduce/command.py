@@ -25,7 +25,7 @@ from factormer.paper.reproduce.optimum import optimum
 from factormer.paper.reproduce.real import faces, histogram, real
 from factormer.paper.reproduce.results import write_results
 from factormer.paper.reproduce.synthetic import ablation, synthetic
-from factormer.run.provenance import circumstances
+from factormer.run.provenance import provenance
 
 LOADERS: dict[str, Callable[[Path], Tensor]] = {"yale": load_yale, "jasper": load_jasper}
 
@@ -77,7 +77,7 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     made_with = {
         "command": " ".join(["factormer", "reproduce", *(figures or [])]),
-        **circumstances(),
+        **provenance(),
     }
     for name in names:
         started = time.perf_counter()

@@ -8,6 +8,7 @@ from factormer.problem.penalties.terms import Bounds as Bounds
 from factormer.problem.penalties.terms import Fixed as Fixed
 from factormer.problem.penalties.terms import Free as Free
 from factormer.problem.penalties.terms import Group as Group
+from factormer.problem.penalties.terms import Near as Near
 from factormer.problem.penalties.terms import Orthogonal as Orthogonal
 from factormer.problem.penalties.terms import Simplex as Simplex
 from factormer.problem.penalties.terms import Smooth as Smooth

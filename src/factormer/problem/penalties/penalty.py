@@ -43,6 +43,11 @@ class Penalty:
         return None
 
     @property
+    def pull(self) -> X_ | None:
+        """L where the value has −⟨L, X⟩ besides `elastic`; None if it has no such term."""
+        return None
+
+    @property
     def row_sum(self) -> float | None:
         """The sum of each row, if that is its only constraint; else None."""
         return None

@@ -87,10 +87,16 @@ class Penalties:
             return None
         return sum((w[0] for w in weights if w), 0.0), sum((w[1] for w in weights if w), 0.0)
 
+    @cached_property
+    def pull(self) -> Float[Tensor, "n r"] | None:
+        """L of the terms −⟨L, X⟩ that L1 and L2 leave of penalties; None if there are none."""
+        pulls = [term.pull for term in self.terms if term.pull is not None]
+        return torch.stack(pulls).sum(dim=0) if pulls else None
+
     @property
     def by_rows(self) -> tuple[float, float, float | None] | None:
         """The weights of L1 and L2, and the sum of rows, if rows are independent; else None."""
-        if self.fixed is not None:
+        if self.fixed is not None or self.pull is not None:
             return None
         sums = [term.row_sum for term in self.terms if term.row_sum is not None]
         others = Penalties(tuple(t for t in self.terms if t.row_sum is None)).elastic

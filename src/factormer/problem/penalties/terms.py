@@ -75,6 +75,26 @@ class L2(Penalty):
         return self.weight * torch.eye(X.shape[-1], dtype=X.dtype, device=X.device), 0.0, 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Near(Penalty):
+    """½·weight·‖X − target‖²: near a given matrix. For solvers, which know its unit."""
+
+    target: Float[Tensor, "n r"]
+    weight: Any
+    degree: ClassVar[int] = 2
+
+    @property
+    def elastic(self) -> tuple[float, float]:
+        return 0.0, self.weight
+
+    @property
+    def pull(self) -> X_:
+        return self.weight * self.target
+
+    def value(self, X: X_) -> Float[Tensor, ""]:
+        return self.weight / 2 * (X - self.target).double().square().sum()
+
+
 @dataclass(frozen=True)
 class Smooth(Penalty):
     """½·weight·Σᵢ‖Xᵢ₊₁ − Xᵢ‖²: rows change slowly from one to the next."""

@@ -1,12 +1,8 @@
-"""train_any_factormer(): updates, schedule, checkpoints; resumes exactly after a kill."""
+"""Training of the Factormer for every rank: one iteration after its layers is what counts."""
 
 from __future__ import annotations
 
-import copy
-import math
-import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,74 +15,45 @@ from factormer.train.anyfactormer.config import AnyFactormerTraining
 from factormer.train.anyfactormer.pool import Entry, Relative, entry, make_pool, rotations
 from factormer.train.anyrank.problems import Synthetic
 from factormer.train.anyrank.rollout import rms
-from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
-from factormer.train.factormer import Report, check_same_run
-from factormer.train.interrupt import HeldInterrupt
+from factormer.train.loop import Setting, train
+from factormer.train.weights import Averaged, untrained, warm_cosine
 
-_LOG = 100  # updates between two lines
 _SMALL = 1e-2, 1e-3  # of the best error, and of the size of V: an excess that counts as none
 _SHAPES = ((40, 30, 2), (60, 40, 5), (100, 100, 10), (100, 100, 16), (120, 90, 24), (128, 128, 32))
 
 
-@dataclass(frozen=True)
-class AnyFactormerRun:
-    """The result of a call: the averaged network, whether it finished, and its figures."""
+class AnyFactormerCourse:
+    """A network on batches of equal shape from a pool of problems, drawn before."""
 
-    model: AnyFactormer
-    finished: bool
-    step: int
-    total: int
-    seconds: float
-    figures: dict[str, Any]
-
-
-class Learner:
-    """A network, its optimiser and its average: all that changes in training."""
-
-    def __init__(self, model: AnyFactormer, config: AnyFactormerTraining):
-        self.config, self.model = config, model
-        self.average = copy.deepcopy(model).requires_grad_(False)
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay
+    def __init__(self, config: AnyFactormerTraining, setting: Setting, *, per_kind: int = 16):
+        self.config, self.device, self.per_kind = config, setting.device, per_kind
+        self.total = self.epoch = config.n_steps
+        self.pool = make_pool(config, setting.device, setting.report)
+        model = untrained(partial(AnyFactormer, config.model), config.seed)
+        if setting.warm_start is not None:
+            model.load_state_dict(setting.warm_start.state_dict())
+        self.learner = Averaged(
+            model.to(setting.device),
+            weight_decay=config.weight_decay,
+            clip=config.clip,
+            ema=config.ema,
         )
-        self.n_updates = 0
 
-    def step(self, batch: Entry, R: Float[Tensor, "b r r"], lr: float) -> Tensor:
-        """One update; a gradient that is not finite counts as zero."""
-        loss = loss_of(self.model, batch, R, self.config.marks)
-        self.optimizer.zero_grad()
-        loss.backward()
-        weights = list(self.model.parameters())
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        factor = (self.config.clip / norm.clamp(min=1e-12)).clamp(max=1)
-        for gradient in gradients:
-            gradient.nan_to_num_(0, 0, 0).mul_(torch.where(norm.isfinite(), factor, 0))
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
-        self.n_updates += 1
-        decay = min(self.config.ema, self.n_updates / (self.n_updates + 10))
-        with torch.no_grad():
-            for average, weight in zip(self.average.parameters(), weights, strict=True):
-                average.lerp_(weight, 1 - decay)
-        return loss.detach()
+    def update(self, step: int) -> list[dict[str, Tensor]]:
+        batch, R = drawn(self.config, self.pool, step)
+        loss = loss_of(self.learner.model, batch, R, self.config.marks)
+        self.learner.learn(loss, self.rate(step))
+        return [{"loss": loss.detach()}]
 
-    def state(self) -> dict[str, Any]:
-        """All that changes, as plain tensors and numbers."""
-        return {
-            "model": self.model.state_dict(),
-            "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "n_updates": self.n_updates,
-        }
+    def rate(self, step: int) -> float:
+        config = self.config
+        return warm_cosine(config.lr, step, config.n_steps, warmup=config.warmup, least=0.02)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a state."""
-        self.model.load_state_dict(state["model"])
-        self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.n_updates = state["n_updates"]
+    def figures(self) -> dict[str, Any]:
+        return figures(self.learner.average, self.device, self.per_kind)
+
+
+train_any_factormer = partial(train, AnyFactormerCourse)
 
 
 def loss_of(
@@ -113,74 +80,6 @@ def log_excess(error: Float[Tensor, " b"], best: Float[Tensor, " b"]) -> Float[T
     return ((error - best).clamp(min=0) + _SMALL[0] * best + _SMALL[1]).log()
 
 
-@alone
-def train_any_factormer(
-    config: AnyFactormerTraining,
-    folder: Path,
-    *,
-    device: str = "cpu",
-    max_seconds: float = math.inf,
-    warm_start: AnyFactormer | None = None,
-    report: Report = lambda event: None,
-    checkpoint_seconds: float = 60,
-    per_kind: int = 16,
-) -> AnyFactormerRun:
-    """Train in `folder`, continuing from its checkpoint if there is one.
-
-    Stops at the end, or with a checkpoint after `max_seconds` or on Ctrl-C. A batch depends on the
-    seed and the number of the update alone.
-    """
-    started = time.monotonic()
-    torch_device = torch.device(device)
-    pool = make_pool(config, torch_device, report)
-    model = new_network(config)
-    if warm_start is not None:
-        model.load_state_dict(warm_start.state_dict())
-    learner = Learner(model.to(torch_device), config)
-    path, step, seconds_before = folder / "checkpoint.pt", 0, 0.0
-    if path.exists():
-        saved = load_checkpoint(path, torch_device)
-        check_same_run(path, saved["config"], asdict(config))
-        learner.restore(saved["learner"])
-        step, seconds_before = saved["step"], saved["seconds"]
-    log = MetricsLog(folder / "metrics.jsonl", resume_at=step)
-
-    def elapsed() -> float:
-        return seconds_before + time.monotonic() - started
-
-    def save() -> None:
-        contents = {"config": asdict(config), "learner": learner.state()}
-        save_checkpoint(path, contents | {"step": step, "seconds": elapsed()})
-
-    saved_at, losses = time.monotonic(), []
-    with HeldInterrupt() as interrupt:
-        while step < config.n_steps:
-            batch, R = drawn(config, pool, step)
-            losses.append(learner.step(batch, R, learning_rate(config, step)))
-            step += 1
-            if step % _LOG == 0 or step == config.n_steps:
-                line = {"step": step, "loss": torch.stack(losses).mean().item()}
-                losses = []
-                log.write(seconds=elapsed(), **line)
-                report({"event": "step", "total": config.n_steps, **line})
-            if time.monotonic() - saved_at > checkpoint_seconds:
-                save()
-                saved_at = time.monotonic()
-            if interrupt.requested or time.monotonic() - started > max_seconds:
-                break
-        save()
-    finished = step >= config.n_steps
-    found = figures(learner.average, torch_device, per_kind) if finished else {}
-    return AnyFactormerRun(learner.average, finished, step, config.n_steps, elapsed(), found)
-
-
-def new_network(config: AnyFactormerTraining) -> AnyFactormer:
-    """A network that has learned nothing yet, its weights drawn by the seed."""
-    with torch.random.fork_rng(devices=[]):  # layers draw from the global generator
-        torch.manual_seed(config.seed)
-        return AnyFactormer(config.model)
-
-
 def drawn(
     config: AnyFactormerTraining, pool: list[Entry], step: int
 ) -> tuple[Entry, Float[Tensor, "b r r"]]:
@@ -192,12 +91,6 @@ def drawn(
     index = torch.randint(len(chosen.V), (config.batch,), generator=rng, device=device)
     batch = chosen.some(index)
     return batch, rotations(batch.x, rng)
-
-
-def learning_rate(config: AnyFactormerTraining, step: int) -> float:
-    """Linear warm-up, then a cosine down to a fiftieth."""
-    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    return warm * config.lr * (0.02 + 0.98 * (1 + math.cos(math.pi * step / config.n_steps)) / 2)
 
 
 @torch.no_grad()

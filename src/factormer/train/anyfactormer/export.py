@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from factormer.nn.zoo import Card
 from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyfactormer.course import AnyFactormerRun
 from factormer.train.anyrank.problems import KINDS
 from factormer.train.export import how_trained
+from factormer.train.loop import Run
 
 
 def make_card(
-    config: AnyFactormerTraining, run: AnyFactormerRun, *, device: str, version: str = "1"
+    config: AnyFactormerTraining, run: Run[Any], *, device: str, version: str = "1"
 ) -> Card:
     """The card of a run: config, data, cost and figures."""
     count = config.n_buckets * config.per_kind * len(KINDS)

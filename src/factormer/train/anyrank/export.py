@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from factormer.nn.zoo import Card
 from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.course import AnyRankRun
 from factormer.train.anyrank.tasks import TASKS
 from factormer.train.export import how_trained
+from factormer.train.loop import Run
 
 
-def make_card(config: AnyRankTraining, run: AnyRankRun, *, device: str, version: str = "1") -> Card:
+def make_card(config: AnyRankTraining, run: Run[Any], *, device: str, version: str = "1") -> Card:
     """The card of a run: config, data, cost and figures."""
     training = how_trained(_data(config), config, run, device)
     return Card(config.name, version, config.model, training, run.figures)

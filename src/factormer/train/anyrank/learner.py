@@ -6,7 +6,6 @@ of different shapes, which alone would leave most of a GPU idle, run side by sid
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from factormer.problem.problem import Problem
 from factormer.train.anyrank.config import AnyRankTraining
 from factormer.train.anyrank.pool import Entry
 from factormer.train.anyrank.rollout import Outcome, learned, unrolled_loss
+from factormer.train.weights import Averaged
 
 
 class Work(NamedTuple):
@@ -56,18 +56,16 @@ class Lane:
 
 
 class Learner:
-    """A network, its optimiser, its average and its lanes: all that changes in training."""
+    """What learns, and the lanes that it learns from."""
 
     def __init__(self, model: AnyRankNetwork, config: AnyRankTraining, pool: list[Entry]):
         self.config, self.model, self.pool = config, model, pool
-        self.average = copy.deepcopy(model).requires_grad_(False)
-        self.weights = list(model.parameters())
-        self.on_gpu = self.weights[0].is_cuda
-        self.optimizer = torch.optim.AdamW(
-            self.weights, lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay
+        self.learned = Averaged(
+            model, weight_decay=config.weight_decay, clip=config.clip, ema=config.ema
         )
+        self.weights = self.learned.weights
+        self.on_gpu = self.weights[0].is_cuda
         self.lanes = [Lane(self.on_gpu) for _ in range(config.lanes)]
-        self.n_updates = 0
 
     def step(self, works: list[Work], lr: float) -> Outcome:
         """One update on a batch from every lane."""
@@ -77,25 +75,9 @@ class Learner:
                 torch.cuda.current_stream().wait_stream(lane.stream)
         by_weight = zip(*(result.gradients for result in results), strict=True)
         gradients = [torch.stack(parts).mean(dim=0) for parts in by_weight]
-        self._update(gradients, lr)
+        self.learned.update(gradients, lr)
         outcomes = zip(*(result.outcome for result in results), strict=True)
         return Outcome(*(torch.stack(values).mean() for values in outcomes))
-
-    @torch.no_grad()
-    def _update(self, gradients: list[Tensor], lr: float) -> None:
-        """Clip, step, average; a gradient that is not finite counts as zero."""
-        norm = torch.nn.utils.get_total_norm(gradients)
-        factor = (self.config.clip / norm.clamp(min=1e-12)).clamp(max=1)
-        factor = torch.where(norm.isfinite(), factor, 0)
-        for weight, gradient in zip(self.weights, gradients, strict=True):
-            weight.grad = gradient.nan_to_num(0, 0, 0) * factor
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
-        self.n_updates += 1
-        decay = min(self.config.ema, self.n_updates / (self.n_updates + 10))
-        for average, weight in zip(self.average.parameters(), self.weights, strict=True):
-            average.lerp_(weight, 1 - decay)
 
     def _run(self, lane: Lane, work: Work) -> Result:
         entry, config = self.pool[work.bucket], self.config
@@ -166,18 +148,14 @@ class Learner:
         lane.memory = graph.pool()
         return Graph(graph, static, result)
 
+    @property
+    def average(self) -> AnyRankNetwork:
+        return self.learned.average
+
     def state(self) -> dict[str, Any]:
-        """All that changes but the lanes, as plain tensors and numbers."""
-        return {
-            "model": self.model.state_dict(),
-            "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "n_updates": self.n_updates,
-        }
+        """All that changes but the lanes."""
+        return self.learned.state()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to a state."""
-        self.model.load_state_dict(state["model"])
-        self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.n_updates = state["n_updates"]
+        self.learned.restore(state)

@@ -1,13 +1,8 @@
-"""train_rank(): curves, then updates with checkpoints, then calibration; resumes after a kill."""
+"""Training of the network that chooses the rank: curves, then updates, then calibration."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,91 +12,58 @@ from torch import Tensor
 
 from factormer.nn.rank import RankNetwork
 from factormer.select.ranks.curves import FITTED
-from factormer.train.checkpoint import MetricsLog, alone, load_checkpoint, save_checkpoint
-from factormer.train.factormer import check_same_run
-from factormer.train.interrupt import HeldInterrupt
+from factormer.train.loop import Setting, train
 from factormer.train.rank.calibrate import rates, temperature_of, threshold_of
 from factormer.train.rank.config import RankTraining
 from factormer.train.rank.data import FITTED_EVERY, HELD_OUT, HIGH, Shards, load_shards
+from factormer.train.weights import Averaged, untrained, warm_cosine
 
-Report = Callable[[dict[str, Any]], None]
 _WIDE = 0.2  # share of the steps that learn from problems of high rank
+_CLIP = 1.0
 
 
-@dataclass(frozen=True)
-class RankRun:
-    """The result of a call: the averaged network, calibrated, and its figures."""
+class RankCourse:
+    """A network on curves, which are made first and kept in the folder of the run."""
 
-    model: RankNetwork
-    finished: bool
-    step: int
-    total: int
-    seconds: float
-    figures: dict[str, Any]
+    def __init__(self, config: RankTraining, setting: Setting):
+        def made(done: int, total: int) -> None:
+            setting.report({"event": "data", "text": f"{done} of {total}"})
+
+        self.config, self.device = config, setting.device
+        self.total = self.epoch = config.n_steps
+        numbers = [*range(config.n_shards), *range(HIGH, HIGH + config.n_high)]
+        held_out = range(HELD_OUT, HELD_OUT + config.n_held_out)
+        self.seen, self.unseen = (
+            load_shards(setting.folder / "curves", some, config.wide, made)
+            for some in (numbers, held_out)
+        )
+        self.learner = Averaged(
+            _new_network(config, setting.warm_start, self.seen).to(setting.device),
+            weight_decay=config.weight_decay,
+            clip=_CLIP,
+            ema=config.ema,
+            betas=(0.9, 0.999),
+        )
+
+    def update(self, step: int) -> list[dict[str, Tensor]]:
+        batch = Batch(*(part.to(self.device) for part in batch_of(self.seen, self.config, step)))
+        with torch.random.fork_rng():
+            torch.manual_seed(_seed(self.config, step))  # of what is dropped
+            logits = self.learner.model(batch.features, batch.real)
+        logs = F.log_softmax(logits, 1).masked_fill(~batch.real, 0.0)
+        loss = -(logs * batch.labels).sum(1).mean()
+        self.learner.learn(loss, self.rate(step))
+        return [{"loss": loss.detach()}]
+
+    def rate(self, step: int) -> float:
+        config = self.config
+        return warm_cosine(config.lr, step, config.n_steps, warmup=config.warmup, least=0.01)
+
+    def figures(self) -> dict[str, Any]:
+        return calibrated(self.learner.average.cpu(), self.unseen)
 
 
-@alone
-def train_rank(
-    config: RankTraining,
-    folder: Path,
-    *,
-    device: str = "cpu",
-    max_seconds: float = math.inf,
-    warm_start: RankNetwork | None = None,
-    report: Report = lambda event: None,
-    checkpoint_seconds: float = 60,
-) -> RankRun:
-    """Train in `folder`, continuing from its curves and its checkpoint if there are some.
-
-    Stops at the end, or with a checkpoint after `max_seconds` or on Ctrl-C. What a step learns from
-    depends on the seed and its number alone.
-    """
-    started = time.monotonic()
-
-    def made(done: int, total: int) -> None:
-        report({"event": "data", "text": f"{done} of {total}"})
-
-    numbers = [*range(config.n_shards), *range(HIGH, HIGH + config.n_high)]
-    held_out = range(HELD_OUT, HELD_OUT + config.n_held_out)
-    seen, unseen = (
-        load_shards(folder / "curves", some, config.wide, made) for some in (numbers, held_out)
-    )
-    learner = Learner(_new_network(config, warm_start, seen).to(device), config)
-    path, step, seconds_before = folder / "checkpoint.pt", 0, 0.0
-    if path.exists():
-        saved = load_checkpoint(path, torch.device(device))
-        check_same_run(path, saved["config"], asdict(config))
-        learner.restore(saved["learner"])
-        step, seconds_before = saved["step"], saved["seconds"]
-    log = MetricsLog(folder / "metrics.jsonl", resume_at=step)
-
-    def elapsed() -> float:
-        return seconds_before + time.monotonic() - started
-
-    def save() -> None:
-        contents = {"config": asdict(config), "learner": learner.state()}
-        save_checkpoint(path, contents | {"step": step, "seconds": elapsed()})
-
-    saved_at, losses = time.monotonic(), []
-    with HeldInterrupt() as interrupt:
-        while step < config.n_steps:
-            batch, lr = batch_of(seen, config, step), learning_rate(config, step)
-            losses.append(learner.step(batch, lr, seed=_seed(config, step)))
-            step += 1
-            if step % 100 == 0 or step == config.n_steps:
-                loss = torch.stack(losses).mean().item()
-                log.write(step=step, seconds=elapsed(), loss=loss)
-                report({"event": "step", "step": step, "total": config.n_steps, "loss": loss})
-                losses = []
-            if time.monotonic() - saved_at > checkpoint_seconds:
-                save()
-                saved_at = time.monotonic()
-            if interrupt.requested or time.monotonic() - started > max_seconds:
-                break
-        save()
-    model = learner.average.cpu().eval()
-    found = calibrated(model, unseen) if step >= config.n_steps else {}  # no time if cut short
-    return RankRun(model, step >= config.n_steps, step, config.n_steps, elapsed(), found)
+train_rank = partial(train, RankCourse)
 
 
 class Batch(NamedTuple):
@@ -110,48 +72,6 @@ class Batch(NamedTuple):
     features: Float[Tensor, "b k f"]
     real: Bool[Tensor, "b k"]
     labels: Float[Tensor, "b k"]
-
-
-class Learner:
-    """The network, its average over steps, and the optimiser."""
-
-    def __init__(self, network: RankNetwork, config: RankTraining) -> None:
-        self.network, self.config = network, config
-        self.average = deepcopy(network)
-        self.optimiser = torch.optim.AdamW(
-            network.parameters(), lr=config.lr, weight_decay=config.weight_decay
-        )
-
-    def step(self, batch: Batch, lr: float, *, seed: int) -> Float[Tensor, ""]:
-        """One update of the weights; the loss before it. The seed says what is dropped."""
-        device = self.network.mean.device
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            logits = self.network(batch.features.to(device), batch.real.to(device))
-        logs = F.log_softmax(logits, 1).masked_fill(~batch.real.to(device), 0.0)
-        loss = -(logs * batch.labels.to(device)).sum(1).mean()
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
-        self.optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self.optimiser.step()
-        with torch.no_grad():
-            pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
-            for kept, new in pairs:
-                kept.lerp_(new, 1 - self.config.ema)
-        return loss.detach()
-
-    def state(self) -> dict[str, Any]:
-        """All that a later run needs to continue."""
-        parts = {"network": self.network, "average": self.average, "optimiser": self.optimiser}
-        return {name: part.state_dict() for name, part in parts.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from there."""
-        self.network.load_state_dict(state["network"])
-        self.average.load_state_dict(state["average"])
-        self.optimiser.load_state_dict(state["optimiser"])
 
 
 def batch_of(data: Shards, config: RankTraining, step: int) -> Batch:
@@ -215,12 +135,6 @@ def _labels(
     return labels / labels.sum(1, keepdim=True)
 
 
-def learning_rate(config: RankTraining, step: int) -> float:
-    """Linear warm-up, then a cosine down to a hundredth."""
-    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    return warm * config.lr * (0.01 + 0.99 * (1 + math.cos(math.pi * step / config.n_steps)) / 2)
-
-
 @torch.no_grad()
 def calibrated(model: RankNetwork, data: Shards) -> dict[str, Any]:
     """Set temperature and threshold of the network by curves held out, and measure it there."""
@@ -238,9 +152,7 @@ def calibrated(model: RankNetwork, data: Shards) -> dict[str, Any]:
 
 def _new_network(config: RankTraining, warm_start: RankNetwork | None, data: Shards) -> RankNetwork:
     """A network that knows no more than the size of its features, or that of an earlier run."""
-    with torch.random.fork_rng(devices=[]):  # layers draw from the global generator
-        torch.manual_seed(config.seed)
-        network = RankNetwork(config.model)
+    network = untrained(partial(RankNetwork, config.model), config.seed)
     if warm_start is not None:
         network.load_state_dict(warm_start.state_dict())
         return network

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from factormer.nn.zoo import Card
 from factormer.train.export import how_trained
+from factormer.train.loop import Run
 from factormer.train.rank.config import RankTraining
-from factormer.train.rank.course import RankRun
 from factormer.train.rank.data import SHARD
 from factormer.train.rank.planted import FACTORS, NOISES, SMALL, WIDE, Family
 
@@ -15,7 +17,7 @@ _HOLDS = (
 )
 
 
-def make_card(config: RankTraining, run: RankRun, *, device: str, version: str = "1") -> Card:
+def make_card(config: RankTraining, run: Run[Any], *, device: str, version: str = "1") -> Card:
     """The card of a run: config, data, cost and figures."""
     training = {**how_trained(_data(config), config, run, device), "where it holds": _HOLDS}
     return Card(config.name, version, config.model, training, run.figures)
