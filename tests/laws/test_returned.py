@@ -116,13 +116,18 @@ def test_every_number_that_is_reported_is_true_in_any_unit(call, unit, as_sparse
 
 
 @cache
+def digits() -> Any:
+    return load_digits(return_X_y=True)[0][:500]
+
+
+@cache
 def digits_at(rank: int) -> Any:
-    return factormer.factorize(load_digits(return_X_y=True)[0], rank)
+    return factormer.factorize(digits(), rank)
 
 
 @pytest.mark.parametrize("rank", [60, 64, "auto"])
 def test_more_components_than_the_data_has_end_well(rank):
-    X = load_digits(return_X_y=True)[0]
+    X = digits()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         end = NMF(rank, random_state=0).fit(X).reconstruction_err_

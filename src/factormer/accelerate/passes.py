@@ -21,6 +21,7 @@ from factormer.solvers.hals import hals_nnls
 from factormer.solvers.loop import loop
 
 _FROM_ZERO = 30  # sweeps that find W without a start
+_MORE = 3  # times as many sweeps, and iterations ahead at least, where these leave W as it was
 
 # Change of a column between passes, relative to it, from which products with it have digits.
 _CHANGE = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -71,7 +72,7 @@ class Passes:
     at_once: int = 10
     n_earlier: int = 1
     share: float = 0.05  # of the projected gradient, at which iterations ahead end
-    anchor: float = 0.03  # of the curvature by H, that holds it where a sample of rows is iterated
+    anchor: float = 0.003  # of the curvature by H, that holds it where a sample of rows is iterated
 
     def init(self, problem: Problem, x0: Factors) -> PassesState:
         if not problem.is_plain or len(problem.V.shape) > 2:
@@ -87,7 +88,8 @@ class Passes:
         if ahead is None:
             assert state.seen is not None
             ahead, promised = self._ahead(problem, state.seen, state.earlier, limit)
-        seen = one_pass(problem.V, ahead, self.n_sweeps)
+        more = _MORE if isinstance(problem.V, Spread) else 1
+        seen = one_pass(problem.V, ahead, more * self.n_sweeps)
         error, slack = seen.sq_error, 1 + 4 * torch.finfo(problem.V.dtype).eps
         fell = (error <= slack * state.error) | state.plain
         if state.seen is not None and not bool(fell):
@@ -140,7 +142,8 @@ class Passes:
         (m, n), r = problem.V.shape, problem.rank
         iteration = 2 * float(known.V.work()) + self.n_sweeps * r * sum(known.V.shape)
         several = self.worth * 2 * m * n / iteration
-        return max(int(several), self.at_once)
+        more = _MORE if isinstance(problem.V, Spread) else 1
+        return max(int(several), more * self.at_once)
 
 
 def sampled(V: Spread, seen: Seen, anchor: float) -> tuple[Problem, Factors]:

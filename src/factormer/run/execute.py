@@ -70,8 +70,7 @@ def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
     asked, plan = plan, _thinned(plan)
-    request, best = plan.request, None
-    limit = request.limits.time_limit
+    request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
     begun, left = started, plan.n_runs
     for start, seeds in _runs(plan):
