@@ -33,7 +33,7 @@ class Known:
 
     def at(self, view: Any, W: Tensor | None = None, H: Tensor | None = None) -> Any:
         """What was found at a point of these factors, without x; None if nothing was."""
-        for seen, of_W, of_H, found in reversed(self._found.values()):
+        for seen, of_W, of_H, found in reversed(list(self._found.values())):
             same = (W is None or of_W() is W) and (H is None or of_H() is H)
             if same and seen == view:
                 return found

@@ -124,7 +124,7 @@ class Spread(Blocks):
         WtW = cross[:r, p : p + r].to(self.dtype)
         sums = Sums(_gram(cross, basis.gram, before), WtW, slope, before)
         seen = Seen(Factors(W, x.H), VH, VtW, error, sums)
-        self.record.seen.keep(self._view, seen)
+        self.record.seen.keep(self._view, seen._replace(sums=sums._replace(before=None)))
         self.memory.last = self._view, seen
         return seen
 
