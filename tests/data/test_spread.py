@@ -174,3 +174,27 @@ def test_a_bolder_step_that_raises_the_error_is_taken_back(rng):
     assert float(worse.error) == float(state.error)
     after = solver.step(problem, worse)
     assert float(after.error) <= float(state.error) * (1 + 1e-12)
+
+
+def test_points_of_before_are_let_go(rng):
+    B = spread_of(entries(), 150)
+    B.sketch(4 * R + 10, rng)
+    problem, solver = Problem(B, R), Passes()
+    W, H = (torch.rand(size, R, generator=rng).double() for size in (M, N))
+    state, counts = solver.init(problem, Factors(W, H)), []
+    for _ in range(8):
+        state = solver.step(problem, state)
+        counts.append(len(B.record.seen))
+    assert max(counts[2:]) <= counts[1] + 1
+
+
+def test_who_watches_sees_all_rows(on_workers):
+    seen = list[tuple[int, ...]]()
+
+    def watch(x: Factors, _: Any) -> bool:
+        seen.append(tuple(x.W.shape))
+        return bool((x.W < 0).any())
+
+    factorize(on_workers, R, watch=watch)
+    assert len(seen) > 1
+    assert set(seen) == {(M, R)}

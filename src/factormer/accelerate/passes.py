@@ -96,6 +96,8 @@ class Passes:
             plain = self._plain(problem, state.seen)
             return state._replace(ahead=plain, plain=torch.ones_like(state.plain), n_ahead=0)
         earlier = () if state.seen is None else (state.seen, *state.earlier)[: self.n_earlier]
+        if isinstance(problem.V, Spread):  # which looks at its own last pass alone
+            earlier = ()
         if promised is not None and bool(
             state.error - error > self.kept * (state.error - promised).clamp(min=0)
         ):

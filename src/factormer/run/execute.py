@@ -151,7 +151,7 @@ def _run(
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
-        rules.append(watched(watch, mean, unit))
+        rules.append(watched(watch, scaled.V, mean, unit))
     span = min(T.GENERATION, max(plan.stages[0].max_iter * 2 // 5, 1)) if len(seeds) > 1 else 0
     stages = _on_views(plan, scaled, rules, rng, 2 * span)
     if start is plan.start and request.x0 is not None:
@@ -166,7 +166,7 @@ def _run(
         x0, *others = _points(start, at, rng)
         if others:
             others = tuple(stages[0].problem.taken(x) for x in others)
-            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others))
+            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others), slow=None)
     result = solve_in_stages(
         stages,
         x0,

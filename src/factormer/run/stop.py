@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.data import Blocks, n_entries
+from factormer.accelerate.passes import whole
+from factormer.data import Blocks, Matrix, n_entries
 from factormer.data.factors import Factors, every
 from factormer.data.spread import Spread
 from factormer.problem.problem import Problem
@@ -136,11 +137,16 @@ def not_before(iteration: int, rule: StopRule) -> StopRule:
     return later
 
 
-def watched(watch: Watch, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]) -> StopRule:
-    """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`."""
+def watched(
+    watch: Watch, V: Matrix, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]
+) -> StopRule:
+    """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`.
+
+    It sees all rows of W, which are gathered each time where they stay on Dask workers.
+    """
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        here = problem.V.gathered(x) if isinstance(problem.V, Spread) else x
+        here = V.gathered(whole(V, x)) if isinstance(V, Spread) else x
         seen = problem.scaled_back(here, mean)
         return Status.INTERRUPTED if watch(seen, trace.scaled(unit)) else None
 
