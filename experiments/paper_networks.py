@@ -35,7 +35,14 @@ from factormer.train.optimise import Learner
 from factormer.train.synthetic import SizeClass, Stack
 
 CONFIGS = Path(__file__).parent / "configs"
-NAMES = ("paper-init", "paper-accel", "paper-init-t1")
+NAMES = (
+    "paper-init",
+    "paper-accel",
+    "paper-init-t1",
+    "paper-init-alive",
+    "paper-init-t1-alive",
+    "paper-accel-alive",
+)
 
 
 def main() -> None:

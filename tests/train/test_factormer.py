@@ -13,7 +13,7 @@ import torch
 
 from factormer.nn.refining import Network
 from factormer.train.config import TrainConfig
-from factormer.train.factormer import epoch_order, learning_rate, train_factormer
+from factormer.train.factormer import epoch_order, fresh, learning_rate, train_factormer
 from factormer.train.loop import Run
 from factormer.train.objective import unrolled_loss
 from factormer.train.optimise import Learner
@@ -67,6 +67,21 @@ def test_training_lowers_the_objective(model, tmp_path):
     untrained = train_factormer(replace(config, lr=0.0, epochs=1), tmp_path / "untrained").model
     trained = train_factormer(config, tmp_path / "trained").model
     assert mean_objective(trained, config) < 0.9 * mean_objective(untrained, config)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_component_begins_dead_if_alive(seed):
+    config = replace(CONFIG, alive=True, seed=seed)
+    for stack in training_set(config.model.rank, config.sigma, config.copies, seed=seed):
+        W, H = fresh(config)(stack.x0, stack.problem.V)
+        assert bool((W.amax(dim=-2) > 0).all())
+        assert bool((H.amax(dim=-2) > 0).all())
+
+
+def test_alive_is_for_fresh_networks_of_the_paper():
+    for changes in ({"model": small_config(variant="refining")}, {"warm_start": "init-r10-paper"}):
+        with pytest.raises(ValueError, match="alive"):
+            replace(CONFIG, alive=True, **changes)
 
 
 def test_finished_run_reports_its_figures(tmp_path):

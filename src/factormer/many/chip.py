@@ -33,7 +33,7 @@ _MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be be
 _START = "random: no decomposition on the chip"
 _TURNED = "any-rank-init: the leading subspace, turned by a network on the chip"
 # Layers of the learned start and pairs of products before it, by the least rank they are for.
-_AMOUNTS = ((2, 6, 2), (9, 8, 2), (12, 6, 2), (13, 10, 3))
+_AMOUNTS = ((2, 5, 2), (8, 6, 2), (10, 6, 3), (12, 8, 3), (16, 10, 3), (20, 12, 3))
 _SAYS = (
     "newton on V, in float32, on the chip of the GPU: Newton steps, extrapolated with restart",
     "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart",

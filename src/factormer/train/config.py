@@ -24,6 +24,7 @@ class TrainConfig:
     name: str
     model: ModelConfig = field(default_factory=ModelConfig)
     warm_start: str = ""  # name or .safetensors file of the network to begin from
+    alive: bool = False  # open: every component begins at about 1/√r, so that none is dead
 
     copies: int = 1  # how many times the 15 000 matrices of the paper's table, all different
     sigma: float = 0.01  # noise (sec. 7.1)
@@ -53,6 +54,10 @@ class TrainConfig:
         for name in ("copies", "n_steps", "n_accel", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.alive and (self.model.variant != "paper" or self.warm_start):
+            raise ValueError(
+                "alive is true, which is for fresh networks with the paper's layers; leave it out"
+            )
 
     @classmethod
     def load(cls, path: Path) -> TrainConfig:

@@ -61,8 +61,18 @@ train_factormer = partial(train, FactormerCourse)
 
 
 def fresh(config: TrainConfig) -> Network:
-    """The network that a run with this config begins with."""
-    return untrained(partial(build, config.model), config.seed)
+    """The network that a run with this config begins with.
+
+    As drawn, some components are negative before the last ReLU for every row of W and H: zero, and
+    without a gradient, unless the layers below move them. `alive` begins with W Hᵀ near the mean of
+    V instead, which is 1.
+    """
+    model = untrained(partial(build, config.model), config.seed)
+    if config.alive:
+        with torch.no_grad():
+            model.extract.weight.mul_(0.1)
+            model.extract.bias.fill_(1 / math.sqrt(config.model.rank))
+    return model
 
 
 @torch.no_grad()

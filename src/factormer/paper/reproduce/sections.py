@@ -38,11 +38,17 @@ def _network(card: Card) -> tuple[str, ...]:
         f"`{card.name}`, version {card.version}",
         "start" if card.use == "init" else "acceleration",
         "the paper's" if card.config.variant == "paper" else "ours (refining)",
-        "the paper's (app. A)" if is_papers else "ours",
+        _papers_recipe(options) if is_papers else "ours",
         updates + (", after another stage" if "begun from" in training else ""),
         str(options.get("batch", "unknown")),
         "V over its mean" if card.config.normalize else "V as it is",
     )
+
+
+def _papers_recipe(options: Mapping[str, Any]) -> str:
+    """The paper's recipe, and how what it leaves open was settled."""
+    begun = ", no component dead at first" if options.get("alive") else ""
+    return f"the paper's (app. A): T = {options['n_steps']}{begun}"
 
 
 def optimum_section(figures: Mapping[str, Mapping[str, Any]], verdicts: list[Verdict]) -> list[str]:
