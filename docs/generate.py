@@ -74,8 +74,8 @@ NETWORKS = {
     AnyFactormerConfig: "Factormer for every rank",
 }
 LIMITS = {
-    "any-rank-init": "Pays in `factorize_many` on a GPU at ranks 12 to 32. On real data and a CPU "
-    "it is no better a start than the rotated SVD.",
+    "any-rank-init": "Pays in `factorize_many` on a GPU at ranks 12 to 32, where fits are slow. On "
+    "real data and a CPU it is mostly a better start than the rotated SVD, and a slower one.",
     "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "
     "than the rotated SVD, and it costs as much as a hundred iterations or more.",
     "init-r10-paper": "The paper's own layers, recipe and data, for comparison; `init-r10` is "

@@ -57,7 +57,8 @@ class Turning(nn.Module):
         self.draws = self.draws + 1 if torch.is_grad_enabled() else self.draws
         seed = self.draws if torch.is_grad_enabled() else 0
         rng = torch.Generator().manual_seed(seed)
-        return Turned(self.layers)(Problem(V, x.W.shape[-1]), rng)
+        start = Turned(self.layers, n_layers=self.layers.config.n_layers, n_tries=1)
+        return start(Problem(V, x.W.shape[-1]), rng)
 
 
 def new(kind: str, config: TrainConfig) -> Any:

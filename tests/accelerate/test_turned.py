@@ -5,7 +5,12 @@ import torch
 
 from factormer import factorize
 from factormer.accelerate.base import Accelerated
-from factormer.accelerate.turned import Turned, TurnedAccelerator, balanced
+from factormer.accelerate.turned import (
+    Turned,
+    TurnedAccelerator,
+    _most_nonnegative,
+    balanced,
+)
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.zoo import load_any_factormer
@@ -32,6 +37,25 @@ def test_start_is_feasible_and_better_than_chance(model, r):
     x = Turned(model)(one, torch.Generator().manual_seed(0))
     assert all((F >= 0).all() and F.isfinite().all() for F in x)
     assert one.rmse(x) < one.rmse(Random()(one, torch.Generator().manual_seed(0)))
+
+
+def test_tries_are_judged_matrix_by_matrix():
+    tries = torch.tensor([[1.0, 1.0], [-1.0, 3.0], [2.0, -2.0]])[..., None, None]  # (tries, b, 1, 1)
+    best = _most_nonnegative(Factors(tries, tries.abs()))
+    torch.testing.assert_close(best.W.flatten(), torch.tensor([1.0, 1.0]))
+    torch.testing.assert_close(best.H.flatten(), torch.tensor([1.0, 1.0]))
+    best = _most_nonnegative(Factors(tries[1:], tries[1:].abs()))
+    torch.testing.assert_close(best.W.flatten(), torch.tensor([2.0, 3.0]))
+
+
+def test_start_of_a_stack_is_as_good_as_that_of_its_members(model):
+    stack = problem(batch=(3,))
+    assert isinstance(stack.V, Dense)
+    x = Turned(model)(stack, torch.Generator().manual_seed(0))
+    for k, error in enumerate(stack.rmse(x)):
+        alone = Problem(Dense(stack.V.entries[k]), stack.rank)
+        single = alone.rmse(Turned(model)(alone, torch.Generator().manual_seed(0)))
+        assert error < 1.5 * single
 
 
 @pytest.mark.parametrize("V", [torch.zeros(6, 5), torch.ones(6, 5)], ids=["zero", "constant"])

@@ -21,20 +21,36 @@ class Turned:
     """The truncated SVD, turned toward nonnegative factors by the layers of a network.
 
     Nothing but the SVD looks at V. The layers begin where all components have the same mean, and
-    otherwise at random.
+    otherwise at random: `n_tries` times, of which the most nonnegative end is taken, or once from
+    rank `many` on, as in `starts.Rotated`. All layers have the same weights, so that there can be
+    more of them than in training.
     """
 
     model: AnyFactormer
-    n_layers: int | None = None  # None: as many as it was trained with
+    n_layers: int = 20
+    n_tries: int = 4
+    many: int = 30
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         V = problem.V
         U, S, Z = truncated_svd(V, problem.rank, rng)
         root = S.sqrt()[..., None, :]
         x = Factors(U * root, Z * root)
-        x = self.model(x, spread(x, _chance(S, rng)), n_layers=self.n_layers)
+        tries = self.n_tries if problem.rank < self.many else 1
+        R = torch.stack([spread(x, _chance(S, rng)) for _ in range(tries)])
+        x = Factors(*(F.expand(tries, *F.shape) for F in x))
+        x = _most_nonnegative(self.model(x, R, n_layers=self.n_layers))
         W, H = (complete(F.clamp(min=0), problem, rng) for F in x)
         return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))
+
+
+def _most_nonnegative(tries: Factors) -> Factors:
+    """Of several points along the first axis, for each matrix the one least below zero."""
+    X = torch.cat(list(tries), dim=-2)
+    negative, whole = (Y.square().sum(dim=(-2, -1)) for Y in (X.clamp(max=0), X))
+    share = negative / torch.where(whole > 0, whole, 1.0)  # (tries, *b)
+    best = share.round(decimals=5).argsort(dim=0, stable=True)[:1, ..., None, None]
+    return Factors(*(F.gather(0, best.expand(1, *F.shape[1:]))[0] for F in tries))
 
 
 @dataclass(frozen=True)
