@@ -41,7 +41,6 @@ NAMES = (
     "paper-init-t1",
     "paper-init-alive",
     "paper-init-t1-alive",
-    "paper-accel-alive",
 )
 
 

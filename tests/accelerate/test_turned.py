@@ -40,7 +40,7 @@ def test_start_is_feasible_and_better_than_chance(model, r):
 
 
 def test_tries_are_judged_matrix_by_matrix():
-    tries = torch.tensor([[1.0, 1.0], [-1.0, 3.0], [2.0, -2.0]])[..., None, None]  # (tries, b, 1, 1)
+    tries = torch.tensor([[1.0, 1.0], [-1.0, 3.0], [2.0, -2.0]])[..., None, None]
     best = _most_nonnegative(Factors(tries, tries.abs()))
     torch.testing.assert_close(best.W.flatten(), torch.tensor([1.0, 1.0]))
     torch.testing.assert_close(best.H.flatten(), torch.tensor([1.0, 1.0]))
