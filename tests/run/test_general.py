@@ -291,9 +291,9 @@ def test_multiplicative_updates_of_one_matrix_have_the_network_by_default(stored
     options: dict[str, Any] = {"loss": KL, "max_iter": 40, "tol": 0}
     named, auto, plain = (
         factorize(stored(V), 3, solver="mu-extrapolated", accelerator=a, **options)
-        for a in ("any-rank", "auto", None)
+        for a in ("any-rank-kl", "auto", None)
     )
-    assert "with the network any-rank" in str(auto.plan)
+    assert "with the network any-rank-kl" in str(auto.plan)
     assert "any-rank" not in str(plain.plan)
     np.testing.assert_array_equal(auto.W, named.W)
     assert float(auto.loss) <= float(plain.loss) * 1.001

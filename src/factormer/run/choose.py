@@ -176,8 +176,8 @@ def _solver(request: Request, view: View) -> _Solver:
         name, why = _auto_for_least_squares(V, problem.rank, view, serves_one_rank)
     kind = solver_kind(name, problem, tied=request.is_symmetric)
     solver = kind.make(problem)
-    if auto and (network := networks.by_default(problem, kind.name)):
-        uses = networks.ANY_RANK
+    if auto and (uses := networks.by_default(problem, kind.name)):
+        network = networks.accelerator(uses, V.device)
     if network is None:
         return _Solver(solver, kind.name, f"{kind.says} ({why})")
     if special and not isinstance(solver, Restarted):

@@ -25,6 +25,7 @@ from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 
 ANY_RANK = "any-rank"  # which is small, and asked for often
+ANY_RANK_KL = "any-rank-kl"  # so is this one
 ANY_RANK_START = "any-rank-init"  # that on the chip of a GPU
 
 
@@ -50,8 +51,8 @@ def accelerator(name: str, device: torch.device) -> Accelerating:
     if not ships(name, use="accelerator"):
         names = ", ".join(["auto", "None", *names_for("accelerator")])
         raise ValueError(f"accelerator is {name!r}; choose one of {names}")
-    if name == ANY_RANK and device.type == "cpu":
-        return any_rank()
+    if name in (ANY_RANK, ANY_RANK_KL) and device.type == "cpu":
+        return any_rank(name)
     network = zoo.load_model(name)
     if isinstance(network, RankNetwork):
         raise ValueError(f"{name} chooses a rank; choose a network that accelerates")
@@ -70,21 +71,21 @@ def check_special(name: str, V: Matrix, is_symmetric: bool) -> None:
 
 
 @cache
-def any_rank() -> AnyRankNetwork:
-    """The network for any rank on a CPU, loaded once."""
-    return zoo.load_any_rank(ANY_RANK)
+def any_rank(name: str = ANY_RANK) -> AnyRankNetwork:
+    """A network for any rank on a CPU, loaded once."""
+    return zoo.load_any_rank(name)
 
 
-def by_default(problem: Problem, solver: str) -> AnyRankNetwork | None:
+def by_default(problem: Problem, solver: str) -> str | None:
     """The network that pays in every run: over multiplicative updates of one matrix on a CPU.
 
-    They take hundreds of iterations, of which it saves about half (docs/anyrank.md).
+    They take hundreds of iterations, of which it saves more than half (docs/anyrank.md).
     """
     V, loss = problem.V, problem.loss
     one = isinstance(V, Dense | Sparse) and len(V.shape) == 2 and V.device.type == "cpu"
     known = loss.kernel_beta is not None and not loss.is_quadratic and problem.is_free
     serves = solver == "mu-extrapolated" and one and known
-    return any_rank() if serves and kernels.any_rank("mix") is not None else None
+    return ANY_RANK_KL if serves and kernels.any_rank("mix") is not None else None
 
 
 def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
