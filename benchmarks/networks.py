@@ -42,6 +42,7 @@ GRID = (2, 4, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125, 160, 200, 
 TARGETS = {"1 %": 1.01, "0.1 %": 1.001}
 ROUNDS = 2
 WORTH = 1.1
+LOSSES = ("frobenius", "kullback-leibler", "itakura-saito")
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 _parts = partial(exponential, noise=0.05, density=0.2)
 UNSEEN = (
@@ -193,9 +194,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="NAME[:RANK]")
     parser.add_argument("--ways", nargs="+", default=["none", "any-rank", "auto"])
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument(
-        "--loss", choices=("frobenius", "kullback-leibler", "itakura-saito"), default="frobenius"
-    )
+    parser.add_argument("--loss", choices=LOSSES, default="frobenius")
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--shares", action="store_true", help="rows of W sum to one")
     parser.add_argument("--sparse", type=float, default=0.0, help="weight of L1, V of mean 1")

@@ -26,6 +26,7 @@ KERNELS = [
         ("network", "mix"),
         *[("network", name, dtype) for name in ("gather", "combine") for dtype in (SINGLE, DOUBLE)],
         *[("proximal", "entries", dtype) for dtype in (SINGLE, DOUBLE)],
+        *[("shares", "steps", dtype) for dtype in (SINGLE, DOUBLE)],
         ("sparse", "ready"),
     ],
     [

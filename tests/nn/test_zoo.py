@@ -31,6 +31,7 @@ from factormer.nn.zoo import (
 from tests.data.test_files import fill_the_disk
 from tests.networks import random_any_rank, random_network, small_config
 from tests.nn.cases import draw_point, each_config
+from tests.nn.test_anyrank import draw as draw_moves
 
 NAMES = [name for name, card in models().items() if isinstance(card.config, ModelConfig)]
 ANY_RANK = [name for name, card in models().items() if isinstance(card.config, AnyRankConfig)]
@@ -145,6 +146,15 @@ def test_shipped_any_rank_network_loads_with_a_card_of_its_own(name):
     assert card.training["finished"]
     assert card.figures
     json.dumps(asdict(card))
+
+
+@pytest.mark.parametrize("name", ANY_RANK)
+def test_golden_output_of_a_shipped_any_rank_network(name, golden, rng):
+    """The amounts for fixed moves in float64; the network is stored in float32."""
+    _, given = draw_moves(rng)
+    with torch.no_grad():
+        mixing = load_any_rank(name).double()(*given)
+    golden(f"model-{name}", rtol=1e-6, **mixing._asdict())
 
 
 def test_a_card_says_in_words_what_was_stopped_early():

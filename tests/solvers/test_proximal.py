@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from factormer import kernels
-from factormer.data import Dense, Observed
+from factormer.data import Dense, Normal, Observed
 from factormer.data.factors import Factors
 from factormer.penalties import (
     L1,
@@ -33,6 +33,7 @@ from factormer.solvers.proximal import (
     Split,
     _Entrywise,
     admm_divergence,
+    admm_quadratic,
     smooth_solver,
 )
 
@@ -240,3 +241,43 @@ def test_a_heavy_penalty_leaves_a_system_that_can_be_solved(rng):
     problem = Problem(Dense(V), 3, Beta(1.0), on_h=on_h)
     after, _ = admm_divergence(problem, W, H, Split(torch.zeros_like(H)), n_inner=5)
     assert bool(after.isfinite().all())
+
+
+BY_ROWS = {
+    "nothing": Penalties(),
+    "elastic": Penalties.of([L1(0.3), L2(0.2)]),
+    "shares": Penalties.of(Simplex()),
+    "sums": Penalties.of([Simplex(total=2.5), L2(0.1)]),
+}
+
+
+@pytest.mark.parametrize("on", BY_ROWS.values(), ids=BY_ROWS.keys())
+@pytest.mark.parametrize("shape", [(9, 70, 4), (6, 32, 11), (5, 1, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@torch.no_grad()
+def test_compiled_steps_are_their_twins(on, shape, dtype, rng, monkeypatch):
+    m, n, r = shape
+    W, V, H = (draw(rng, *s).to(dtype) for s in ((m, r), (m, n), (n, r)))
+    U = draw(rng, n, r).to(dtype) / 9
+    H[0] = H[0, :1]  # all alike
+    normal = Normal(V.mT @ W, W.mT @ W)
+    found = admm_quadratic(normal, H, U, on, n_inner=10)
+    monkeypatch.setattr(kernels, "admm_rows", lambda *wanted: None)
+    expected = admm_quadratic(normal, H, U, on, n_inner=10)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b)
+    total = on.by_rows[2] if on.by_rows else None
+    assert (found[0] >= 0).all()
+    if total is not None:
+        torch.testing.assert_close(found[0].sum(dim=1), torch.full((n,), total, dtype=dtype))
+
+
+@torch.no_grad()
+def test_compiled_steps_keep_what_is_not_a_number(rng):
+    W, H = draw(rng, 6, 3), draw(rng, 5, 3)
+    VtW = draw(rng, 6, 5).mT @ W
+    VtW[2, 1] = torch.nan
+    for on in BY_ROWS.values():
+        found, _ = admm_quadratic(Normal(VtW, W.mT @ W), H, 0 * H, on, n_inner=3)
+        assert found[2].isnan().any()
+        assert found[[0, 1, 3, 4]].isfinite().all()

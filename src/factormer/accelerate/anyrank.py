@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,9 @@ from torch import Tensor
 
 from factormer import kernels
 from factormer.accelerate.extrapolate import Extrapolation, Momentum
-from factormer.accelerate.moves import Moves, Track
+from factormer.accelerate.moves import Compiled, Moves, Track
 from factormer.data.factors import Factors
+from factormer.kernels.threads import scratch
 from factormer.nn.anyrank import AnyRankNetwork, Pooled, Progress
 from factormer.problem.problem import Problem
 
@@ -63,6 +65,8 @@ class AnyRank:
         V, y = problem.V, memory.proposed
         W = Track(stepped.W, before.W, y.W, memory.W)
         H = Track(stepped.H, before.H, y.H, memory.H)
+        if V.rows is None and V.cols is None and (found := self._compiled(W, H, memory)):
+            return found
         products = [W.products(V.rows), H.products(V.cols)]
         moves = Pooled(*torch.stack(products, dim=-2))
         gram = torch.stack([F.mT @ F for F in stepped], dim=-3)
@@ -71,8 +75,27 @@ class AnyRank:
         (y_W, moves_W), (y_H, moves_H) = (
             track.proposal(amounts[..., side, :], moved) for side, track in enumerate((W, H))
         )
-        proposed = Factors(y_W, y_H)
-        return proposed, memory._replace(proposed=proposed, W=moves_W, H=moves_H, t=memory.t + 1)
+        return _proposed(memory, Factors(y_W, y_H), moves_W, moves_H)
+
+    def _compiled(self, W: Track, H: Track, memory: Memory) -> tuple[Factors, Memory] | None:
+        """The same by compiled passes, with nothing in torch between them: small factors count."""
+        by_W, by_H, mixing = Compiled.of(W), Compiled.of(H), kernels.any_rank("mix")
+        if by_W is None or by_H is None or mixing is None:
+            return None
+        sums, gram = (
+            np.empty((2, mixing.N_PRODUCTS, len(by_W.X))),
+            np.empty((2, *[len(by_W.X)] * 2)),
+        )
+        for k, (side, X) in enumerate(((by_W, W.X), (by_H, H.X))):
+            side.products(sums[k])
+            gram[k] = (X.mT @ X).numpy()
+        if not sums[:, 2].any():  # the last proposal was refused
+            return _proposed(memory, Factors(W.X, H.X), W.moves, H.moves)
+        amounts = self._mixed(mixing, sums, gram, memory).astype(by_W.X.dtype)
+        y_W, moves_W = by_W.proposal(amounts[:, 0].copy(), W.moves)
+        y_H, moves_H = by_H.proposal(amounts[:, 1].copy(), H.moves)
+        y = Factors(W.laid_out(y_W), H.laid_out(y_H))
+        return _proposed(memory, y, moves_W, moves_H)
 
     def amounts(
         self, moves: Pooled, gram: Float[Tensor, "*b 2 r r"], memory: Memory
@@ -92,10 +115,20 @@ class AnyRank:
             plain[0] += memory.momentum.beta[..., None, None]
             return plain + added
         sums = torch.stack(list(moves), dim=1).double().numpy()  # (2, products, r)
+        found = self._mixed(compiled, sums, gram.double().numpy(), memory)
+        return torch.from_numpy(found).to(gram.dtype, copy=True)
+
+    def _mixed(
+        self, compiled: ModuleType, sums: np.ndarray, gram: np.ndarray, memory: Memory
+    ) -> np.ndarray:
+        """The amounts (3, 2, r) by the compiled network; `sums` is used up, and the room reused."""
+        progress = (memory.momentum.beta, memory.age, memory.t, memory.strikes)
         numbers = np.array([*(float(p) for p in progress), self.patience])
-        room = compiled.room(gram.shape[-1], self.packed[0])
-        compiled.mix()(sums, gram.double().numpy(), numbers, *self.packed, *room)
-        return torch.from_numpy(room[-1]).to(gram.dtype)
+        config = self.model.config
+        sizes = (config.width, config.messages, config.n_layers)
+        room = scratch(compiled.room, gram.shape[-1], sizes)
+        compiled.mix()(sums, gram, numbers, *self.packed, *room)
+        return room[-1]
 
     @cached_property
     def packed(self) -> tuple[np.ndarray, np.ndarray]:
@@ -114,6 +147,10 @@ class AnyRank:
             age=torch.where(rose, torch.zeros_like(memory.age), memory.age + 1),
             strikes=self.memory * memory.strikes + rose.to(memory.strikes.dtype),
         )
+
+
+def _proposed(memory: Memory, y: Factors, W: Moves, H: Moves) -> tuple[Factors, Memory]:
+    return y, memory._replace(proposed=y, W=W, H=H, t=memory.t + 1)
 
 
 def _is_plain(gram: Float[Tensor, "*b 2 r r"]) -> bool:

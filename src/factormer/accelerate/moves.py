@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -33,14 +34,11 @@ class Track(NamedTuple):
         """The inner products in the order of `Pooled`; rows that pad a stack do not count."""
         if real is None and (fused := kernels.fused(self.X)):
             return fused.gather(*self[:3], *self.moves)
-        dtype, plain = kernels.real(self.X.dtype), real is None and self._is_plain
-        compiled = kernels.any_rank("gather", dtype) if plain else None
+        compiled = Compiled.of(self) if real is None else None
         if compiled is None:
             return products(self, real)
-        n, r = self.X.shape
-        sums, kernel = np.empty((compiled.N_PRODUCTS, r)), compiled.gather(dtype)
-        arrays = [_by_components(F) for F in (*self[:3], *self.moves)]
-        share(lambda a, b: kernel(*arrays, 0, n, sums, a, b), r, work=10 * n * r)
+        sums = np.empty((compiled.kernels.N_PRODUCTS, self.X.shape[1]))
+        compiled.products(sums)
         return torch.from_numpy(sums).to(self.X.dtype)
 
     def proposal(
@@ -53,23 +51,55 @@ class Track(NamedTuple):
         if fused := kernels.fused(self.X):
             y, *moves = fused.combine(amounts, moved, *self[:3], *self.moves)
             return y, Moves(*moves)
-        dtype = kernels.real(self.X.dtype)
-        compiled = kernels.any_rank("combine", dtype) if self._is_plain else None
+        compiled = Compiled.of(self)
         if compiled is None:
             return proposal(self, amounts, moved)
         if not moved:
             return self.X, self.moves
-        n, r = self.X.shape
-        given = [_by_components(F) for F in (*self[:3], self.moves.P)]
-        made, kernel = [np.empty((r, n), dtype) for _ in range(3)], compiled.combine(dtype)
-        weights = amounts.contiguous().numpy()
-        share(lambda a, b: kernel(*given, *made, weights, a, b), r, work=5 * n * r)
-        y, D, S = (torch.from_numpy(F).mT for F in made)
-        return y, Moves(D, S, self.moves.T)
+        y, moves = compiled.proposal(amounts.contiguous().numpy(), self.moves)
+        return self.laid_out(y), moves
 
-    @property
-    def _is_plain(self) -> bool:
-        return self.X.dim() == 2 and self.X.device.type == "cpu" and not torch.is_grad_enabled()
+    def laid_out(self, y: Float[Tensor, "n r"]) -> Float[Tensor, "n r"]:
+        """Y by rows if X is, since a solver that works by rows is slower otherwise."""
+        return y.contiguous() if self.X.is_contiguous() else y
+
+
+class Compiled(NamedTuple):
+    """The factors of a track by components, for compiled passes over them."""
+
+    kernels: ModuleType
+    X: np.ndarray
+    before: np.ndarray
+    y: np.ndarray
+    P: np.ndarray
+    T: np.ndarray
+    U: np.ndarray
+
+    @staticmethod
+    def of(track: Track) -> Compiled | None:
+        """None for a stack, for gradients, and where nothing is compiled."""
+        X = track.X
+        if X.dim() != 2 or X.device.type != "cpu" or torch.is_grad_enabled():
+            return None
+        dtype = kernels.real(X.dtype)
+        compiled = kernels.any_rank("gather", dtype) and kernels.any_rank("combine", dtype)
+        if compiled is None:
+            return None
+        return Compiled(compiled, *(_by_components(F) for F in (*track[:3], *track.moves)))
+
+    def products(self, sums: np.ndarray) -> None:
+        """Put the inner products into `sums` (13, r), in float64; the twin is `products`."""
+        (r, n), kernel = self.X.shape, self.kernels.gather(self.X.dtype)
+        share(lambda a, b: kernel(*self[1:], 0, n, sums, a, b), r, work=10 * n * r)
+
+    def proposal(self, amounts: np.ndarray, moves: Moves) -> tuple[Tensor, Moves]:
+        """X + d D + p P + s S, and the moves up to there; the twin is `proposal`."""
+        (r, n), dtype = self.X.shape, self.X.dtype
+        given, kernel = (self.X, self.before, self.y, self.P), self.kernels.combine(dtype)
+        made = [np.empty((r, n), dtype) for _ in range(3)]
+        share(lambda a, b: kernel(*given, *made, amounts, a, b), r, work=5 * n * r)
+        y, D, S = (torch.from_numpy(F).mT for F in made)
+        return y, Moves(D, S, moves.T)
 
 
 def products(track: Track, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "13 *b r"]:

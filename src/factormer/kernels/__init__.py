@@ -140,6 +140,11 @@ def proximal_entries(*wanted: Any) -> ModuleType | None:
     return _loaded("proximal", *wanted)
 
 
+def admm_rows(*wanted: Any) -> ModuleType | None:
+    """Steps of ADMM on rows: shares, and L1."""
+    return _loaded("shares", *wanted)
+
+
 def real(dtype: torch.dtype) -> np.dtype:
     """Numpy's name for float32, or float64."""
     return np.dtype(np.float32 if dtype == torch.float32 else np.float64)

@@ -261,8 +261,8 @@ def mix() -> Callable[..., None]:
     return jit(types.void(_cube, _cube, _vector, _whole, _vector, *room))(_mix)
 
 
-def room(r: int, sizes: np.ndarray) -> list[np.ndarray]:
-    """Room for the network at rank r, the amounts last."""
+def room(r: int, sizes: tuple[int, int, int]) -> list[np.ndarray]:
+    """Room for a network of that width, messages and layers at rank r, the amounts last."""
     d, k, _ = sizes
     wide = max(2 * N_FEATURES + N_SHARED, 2 * d + 4 * k, 2 * N_OUT)
     shapes = ((r, wide), (r, d), (r, k), (3, r, r), (2, r, 4), (3, 2, r))

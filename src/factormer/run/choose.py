@@ -156,12 +156,11 @@ def _by_passes(request: Request, V: Blocks) -> list[Stage]:
 
 def _solver(request: Request, view: View) -> _Solver:
     """The solver to take, with its accelerator, and why."""
-    problem, V, uses = request.problem, request.problem.V, request.accelerator
+    problem, V, auto = request.problem, request.problem.V, request.accelerator == "auto"
+    uses = None if auto else request.accelerator  # where the run tells, see `_may_be_slow`
     special = request.is_symmetric or not problem.is_plain
-    if special and uses not in (None, "auto"):
+    if special and uses is not None:
         networks.check_special(uses, V, request.is_symmetric)
-    if uses == "auto":  # one is used where the run shows that it pays: `_may_be_slow`
-        uses = None
     by_passes = view is View.ITSELF and request.solver == "auto"
     if isinstance(V, Blocks) and by_passes and not special and uses is None:
         return _Solver(passes(V), "passes", _PASSES_SAY)
@@ -177,6 +176,8 @@ def _solver(request: Request, view: View) -> _Solver:
         name, why = _auto_for_least_squares(V, problem.rank, view, serves_one_rank)
     kind = solver_kind(name, problem, tied=request.is_symmetric)
     solver = kind.make(problem)
+    if auto and (uses := networks.by_default(problem, kind.name)):
+        network = networks.accelerator(uses, V.device)
     if network is None:
         return _Solver(solver, kind.name, f"{kind.says} ({why})")
     if special and not isinstance(solver, Restarted):

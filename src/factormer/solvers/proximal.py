@@ -13,7 +13,7 @@ from torch import Tensor
 from factormer import kernels
 from factormer.data import Dense, Normal, Observed
 from factormer.data.factors import Factors
-from factormer.kernels.threads import share
+from factormer.kernels.threads import scratch, share
 from factormer.problem.loss import Loss, floored
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
@@ -65,12 +65,46 @@ def admm_quadratic(
     rho = G.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     rho = torch.where(rho > 0, rho, torch.ones_like(rho))
     ridge = rho[..., None, None] * torch.eye(r, dtype=H.dtype, device=H.device)
+    if found := _by_rows(normal, G + ridge, rho, H, U, on, n_inner):
+        return found
     freed = smooth_solver(G + ridge, mu)
     for _ in range(n_inner):
         H_free = freed(normal.VtW + L + rho[..., None, None] * (H + U))  # (20)
         H = on.prox(H_free - U, 1 / rho)  # (21), of any penalty
         U = U + H - H_free  # (22), with the sign that converges
     return H, U
+
+
+def _by_rows(
+    normal: Normal,
+    G: Float[Tensor, "*b r r"],
+    rho: Float[Tensor, "*b"],
+    H: Float[Tensor, "*b n r"],
+    U: Float[Tensor, "*b n r"],
+    on: Penalties,
+    n_inner: int,
+) -> tuple[Float[Tensor, "n r"], Float[Tensor, "n r"]] | None:
+    """The same steps compiled, where rows are independent: shares by rows, L1 and L2."""
+    is_one = H.dim() == 2 and H.device.type == "cpu" and not torch.is_grad_enabled()
+    if not is_one or on.by_rows is None:
+        return None
+    dtype, (l1, _, total) = kernels.real(H.dtype), on.by_rows
+    compiled = kernels.admm_rows("steps", dtype)
+    L, failed = torch.linalg.cholesky_ex(G.double())
+    if compiled is None or bool(failed) or not bool(G.isfinite().all()):
+        return None
+    inverse = torch.cholesky_inverse(L)
+    F = (normal.VtW @ inverse.to(H)).mT.contiguous().numpy()
+    P = (rho * inverse).to(H.dtype).contiguous().numpy()
+    made = [A.mT.clone(memory_format=torch.contiguous_format) for A in (H, U)]
+    (r, n), numbers = F.shape, (n_inner, l1 / float(rho), total or 0.0)
+    kernel, arrays = compiled.steps(dtype), [A.numpy() for A in made]
+
+    def some(start: int, stop: int) -> None:
+        kernel(F, P, *arrays, *numbers, *scratch(compiled.room_for_rows, r, dtype), start, stop)
+
+    share(some, n, work=2 * n_inner * r * r * n)
+    return made[0].mT, made[1].mT
 
 
 class Split(NamedTuple):

@@ -7,8 +7,10 @@ from itertools import pairwise
 import pytest
 import torch
 
+from factormer.accelerate.cuda_graph import map_tensors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
-from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank import sweeps
+from factormer.train.anyrank.config import BASES, AnyRankTraining
 from factormer.train.anyrank.course import AnyRankCourse, plan
 from factormer.train.anyrank.evaluate import iterations
 from factormer.train.anyrank.export import make_card
@@ -124,3 +126,20 @@ def test_wrong_config_is_refused_with_a_sentence(changes):
 def test_batch_larger_than_a_bucket_is_refused(tmp_path):
     with pytest.raises(ValueError, match="batch is 11; it must be at most 10"):
         trained(replace(CONFIG, batch=11), tmp_path)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_update_looks_at_no_number(base, monkeypatch):
+    """So that a GPU can record it: tensors without numbers, as here, would stop a look at one."""
+    monkeypatch.setattr(sweeps, "_on", lambda H: sweeps)  # compiled loops do look
+    pool = make_pool(replace(CONFIG, base=base, n_buckets=2), torch.device("cpu"))
+    learner = Learner(AnyRankNetwork(CONFIG.model), CONFIG, pool)
+    state = learner.step([Work(0, 0, 0), Work(1, 0, 0)], 0.0) and learner.lanes[0].state
+    entry, some = pool[0], slice(0, CONFIG.batch)
+    learner.weights = list(learner.model.to("meta").parameters())
+    parts = entry.reference[: CONFIG.n_iter, some], entry.best[some]
+    reference, best = (part.to("meta") for part in parts)
+    problem = entry.bucket.of(entry.bucket.V[some].to("meta"))
+    state = map_tensors(lambda tensor: tensor.to("meta"), state)
+    result = learner._gradients(problem, state, reference, best, entry.solver)
+    assert [g.shape for g in result.gradients] == [w.shape for w in learner.weights]

@@ -93,7 +93,7 @@ class Penalties:
         pulls = [term.pull for term in self.terms if term.pull is not None]
         return torch.stack(pulls).sum(dim=0) if pulls else None
 
-    @property
+    @cached_property
     def by_rows(self) -> tuple[float, float, float | None] | None:
         """The weights of L1 and L2, and the sum of rows, if rows are independent; else None."""
         if self.fixed is not None or self.pull is not None:

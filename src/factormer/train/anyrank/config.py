@@ -43,6 +43,7 @@ class AnyRankTraining:
     truncate: int = 4  # iterations that a gradient goes back through
     horizon: int = 6
     refusal: float = 1.5  # weight of refused proposals in the loss
+    none: float = 1e-3  # excess over the reference error, relative to it, that hardly counts
 
     lr: float = 1e-3
     warmup: int = 100

@@ -79,7 +79,7 @@ def _how_far(
     end = slope(t)
     for _ in range(_HALVINGS):
         rising = end > 0
-        if not rising.any():
+        if V.device.type == "cpu" and not rising.any():  # a look that a recorded update cannot take
             return t
         middle = slope(t / 2)
         falls = middle + end <= 0

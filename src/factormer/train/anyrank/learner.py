@@ -122,9 +122,8 @@ class Learner:
         total = [torch.zeros_like(weight) for weight in self.weights]
         for part in parts:
             state = map_tensors(torch.detach, state)
-            outcome, state = unrolled_loss(
-                solver, problem, state, part, best, refusal=self.config.refusal
-            )
+            weights = {"refusal": self.config.refusal, "none": self.config.none}
+            outcome, state = unrolled_loss(solver, problem, state, part, best, **weights)
             gradients = torch.autograd.grad(outcome.loss / len(parts), self.weights)
             total = [a + b for a, b in zip(total, gradients, strict=True)]
             outcomes.append(Outcome(*(value.detach() for value in outcome)))

@@ -20,8 +20,6 @@ from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.base import Point, Solver
 from factormer.solvers.loop import go_on, loop
 
-_SMALL = 1e-3  # excess, relative to the reference error, that counts as none
-
 
 class RecordedState(NamedTuple):
     """The solver's state, and ‖W Hᵀ − V‖² where its last step ended, taken or not."""
@@ -97,22 +95,25 @@ def unrolled_loss(
     best: Float[Tensor, " b"],
     *,
     refusal: float,
+    none: float = 1e-3,
 ) -> tuple[Outcome, RestartedState]:
     """The loss of as many iterations as there are reference errors, and the state after them.
 
     For each iteration, log of the excess over the best known error, relative to that of the
     classical engine at the same iteration, softly bounded; and for a refused proposal, how far the
-    excess rose, so that it has a gradient although it was dropped.
+    excess rose, so that it has a gradient although it was dropped. An excess of `none`, relative to
+    the best, hardly counts.
     """
     losses, gains, refusals = [], [], []
     looks = islice(go_on(problem, solver, state, limit=len(reference)), 1, None)
     for target, look in zip(reference, looks, strict=True):
-        before = _log_excess(rms(problem, state.error.detach()), best)
+        before = _log_excess(rms(problem, state.error.detach()), best, none)
         state = look.state
-        gain = _log_excess(rms(problem, state.error), best) - _log_excess(target, best)
+        reached, aim = (_log_excess(e, best, none) for e in (rms(problem, state.error), target))
+        gain = reached - aim
         tried = state.inner.error
         tried = torch.where(tried.isfinite(), tried, state.error)
-        trial = _log_excess(rms(problem, tried), best)
+        trial = _log_excess(rms(problem, tried), best, none)
         rise = torch.where(state.plain, trial - before, torch.zeros_like(before)).clamp(min=0)
         losses.append(4 * torch.tanh(gain / 4) + refusal * torch.log1p(2 * rise))
         gains.append(gain.detach().clamp(-6, 6))
@@ -133,8 +134,10 @@ def trajectory(
     return torch.stack(errors).cummin(dim=0).values, torch.stack(refusals)
 
 
-def _log_excess(error: Float[Tensor, " b"], best: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
-    return ((error - best).clamp(min=0) + _SMALL * best + 1e-6).log()
+def _log_excess(
+    error: Float[Tensor, " b"], best: Float[Tensor, " b"], none: float
+) -> Float[Tensor, " b"]:
+    return ((error - best).clamp(min=0) + none * best + 1e-6).log()
 
 
 def _sq_error(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:

@@ -8,19 +8,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from factormer.data import Dense
-from factormer.data.factors import Factors
+from factormer.data.factors import where
 from factormer.problem.penalties import L1, Penalties, Simplex
-from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.solvers.proximal import ProximalADMM
-from factormer.starts import Vertices
 from factormer.train.anyrank.config import AnyRankTraining
+from factormer.train.anyrank.corners import cornered
 from factormer.train.anyrank.counts import COUNTED, counted_bucket
 from factormer.train.anyrank.kullback import StackedNewton
 from factormer.train.anyrank.problems import STARTS, SYNTHETIC, Bucket, Shape, Source, draw_bucket
+from factormer.train.anyrank.proximal import StackedProximal
 from factormer.train.anyrank.rollout import admm
 from factormer.train.anyrank.sweeps import swept
 
@@ -61,21 +59,17 @@ def _shares_bucket(shape: Shape, per_kind: int, rng: torch.Generator, source: So
     Rows that sum to one are shares of columns of H that do, and scaled columns make those uneven.
     Every second start is the one that shares have by default, corners among the rows.
     """
-    drawn = draw_bucket(shape, per_kind, rng, source)
-    on = Penalties.of(Simplex())
-    V, starts, r = drawn.V.clone(), drawn.starts.clone(), drawn.rank
-    x0 = Factors(*(F.clone() for F in drawn.x0))
-    for b in range(len(V)):
-        u, other = torch.rand(2, generator=rng, device=rng.device).tolist()
-        if u < 0.5:
-            scale = torch.randn(V.shape[-1], generator=rng, device=rng.device).mul(0.5).exp()
-            V[b] = V[b] / V[b].sum(dim=1, keepdim=True).clamp(min=1e-6) * scale
-            V[b] = V[b] / V[b].square().mean().sqrt()
-        if other < 0.5:
-            problem = Problem(Dense(V[b].double()), r, on_w=on)
-            for F, found in zip(x0, Vertices("rows", 1.0)(problem, rng), strict=True):
-                F[b] = found
-            starts[b] = STARTS.index("vertices")
+    drawn, on = draw_bucket(shape, per_kind, rng, source), Penalties.of(Simplex())
+    V, b = drawn.V, len(drawn.V)
+    are_shares, from_corners = torch.rand(2, b, generator=rng, device=rng.device) < 0.5
+    scale = torch.randn(b, 1, V.shape[-1], generator=rng, device=rng.device).mul(0.5).exp()
+    even = V / V.sum(dim=2, keepdim=True).clamp(min=1e-6) * scale
+    even = even / even.square().mean(dim=(1, 2), keepdim=True).sqrt()
+    V = torch.where(are_shares[:, None, None], even, V)
+    x = cornered(V, shape[2], on, rng)
+    sound = torch.stack([F.isfinite().flatten(1).all(dim=1) for F in x]).all(dim=0)
+    x0 = where(from_corners & sound, x, drawn.x0)
+    starts = torch.where(from_corners & sound, STARTS.index("vertices"), drawn.starts)
     return replace(drawn, V=V, x0=x0, starts=starts, on_w=on)
 
 
@@ -84,6 +78,6 @@ TASKS = {
     "hals": Task(SYNTHETIC, draw_bucket, _hals),
     "newton": Task(COUNTED, counted_bucket, lambda *_: StackedNewton()),
     "mu": Task(COUNTED, counted_bucket, lambda *_: Multiplicative(floor=1e-10)),
-    "l1": Task(SYNTHETIC, _sparse_bucket, lambda *_: ProximalADMM()),
-    "simplex": Task(SYNTHETIC, _shares_bucket, lambda *_: ProximalADMM()),
+    "l1": Task(SYNTHETIC, _sparse_bucket, lambda *_: StackedProximal()),
+    "simplex": Task(SYNTHETIC, _shares_bucket, lambda *_: StackedProximal()),
 }
