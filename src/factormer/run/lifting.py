@@ -21,6 +21,8 @@ from factormer.solvers.loop import iterated
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.starts import Given, Initializer, Random, Rotated
 
+SHARE = 0.01  # of the mean of a component, the least value of an entry
+
 
 @dataclass(frozen=True)
 class Lifted:
@@ -28,7 +30,7 @@ class Lifted:
 
     base: Initializer
     n_iter: int = 5
-    share: float = 0.01  # of the mean of a component, the least value of an entry
+    share: float = SHARE
     solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
@@ -108,7 +110,7 @@ class Rooted:
         return Factors(*(F.to(problem.V.dtype) for F in squared(V, x, self.on_counts)))
 
 
-def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b m r"]:
+def lifted(F: Float[Tensor, "*b m r"], share: float = SHARE) -> Float[Tensor, "*b m r"]:
     """F without zeros: entries of at least that share of the mean of their column."""
     F = torch.maximum(F, share * F.mean(dim=-2, keepdim=True))
     return F + torch.finfo(F.dtype).eps * (F == 0)
