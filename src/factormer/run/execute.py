@@ -71,17 +71,15 @@ def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
     asked, plan = plan, _thinned(plan)
-    request = plan.request
-    if callback is None and watch is None and small.serves(plan):
-        result = small.fitted(plan, started, stride_of(request))
-        if result is not None:
-            result = _tidy(_settled(plan, result, None), request) if plan.settles else result
-            return replace(result, plan=asked.explanation)
-    best, limit = None, request.limits.time_limit
+    request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
     begun, left = started, plan.n_runs
+    is_small = callback is None and watch is None and small.serves(plan)
     for start, seeds in _runs(plan):
-        result = _run(plan, start, seeds, begun, until, callback, watch)
+        result = small.fitted(plan, seeds[0], begun, stride_of(request)) if is_small else None
+        if result is None:
+            is_small = False
+            result = _run(plan, start, seeds, begun, until, callback, watch)
         left -= len(seeds)
         if best is None or _is_better(result, best):
             best = result
@@ -93,7 +91,8 @@ def _one(
             break
         begun = time.perf_counter()
     assert best is not None
-    result = _tidy(_settled(plan, best, until), request)
+    result = _settled(plan, best, until)
+    result = small.tidied(result, request) if is_small else _tidy(result, request)
     misfit = _misfit(asked.request.problem, result)
     return replace(result, plan=asked.explanation, misfit=misfit)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch
+from factormer.problem.arrays import side_by_side
 from factormer.problem.products import RESOLVED
 from factormer.run.lifting import SHARE, Beside, Squared
 from factormer.run.order import SCALES
 from factormer.run.plan import Plan, View
+from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stop import EVERY, LOOKS
 from factormer.run.trace import Trace
@@ -35,7 +38,7 @@ _EPS = float(np.finfo(float).eps)
 def serves(plan: Plan) -> bool:
     """Whether a plan is: random factors, fitted to the roots of a small V, then Newton steps."""
     request, start, stage = plan.request, plan.start, plan.stages[0]
-    if stage is not plan.stages[-1] or plan.n_runs > 1 or not isinstance(start, Beside):
+    if stage is not plan.stages[-1] or plan.kinds or not isinstance(start, Beside):
         return False
     base, limits, problem = start.base, request.limits, request.problem
     if not isinstance(base, Squared) or type(base.base) is not Random or base.on_counts:
@@ -53,8 +56,8 @@ def serves(plan: Plan) -> bool:
     return ready and kernels.several_problems("write") is not None
 
 
-def fitted(plan: Plan, started: float, stride: int) -> Result | None:
-    """The result of a plan that `serves`: in order and to scale, unless W is yet to be settled.
+def fitted(plan: Plan, seed: int | None, started: float, stride: int) -> Result | None:
+    """A run of a plan that `serves`.
 
     Between two looks at signals there are up to `stride` iterations. None where other code has to
     take more care: of huge or tiny numbers, infinite losses, and roots that are fitted exactly.
@@ -68,7 +71,7 @@ def fitted(plan: Plan, started: float, stride: int) -> Result | None:
     assert isinstance(problem.V, Dense)
     (m, n), r = problem.V.shape, problem.rank
     desk, x = scratch(compiled.Desk.of, m, n, r), np.empty((m + n, r))
-    mean, loss = _started(compiled, plan, desk, x)
+    mean, loss = _started(compiled, plan, seed, desk, x)
     if not loss < math.inf:
         return None
     per, unit = 2 / (m * n), math.sqrt(mean)  # of an rmse, as a divergence is proportional to V
@@ -103,10 +106,14 @@ def fitted(plan: Plan, started: float, stride: int) -> Result | None:
             raise
         status = Status.INTERRUPTED
     error = torch.from_numpy(np.array(unit * rmse))  # the fastest way there
-    return Result(_factors(plan, x, mean), status, trace, error)
+    x *= unit
+    both = torch.from_numpy(x)
+    return Result(Factors(both[:m], both[m:]), status, trace, error)
 
 
-def _started(compiled: Any, plan: Plan, desk: Any, x: np.ndarray) -> tuple[float, float]:
+def _started(
+    compiled: Any, plan: Plan, seed: int | None, desk: Any, x: np.ndarray
+) -> tuple[float, float]:
     """Write the start to x; returns the mean of V, and the loss on V over it."""
     loops, restart, start = kernels.compiled("extrapolated"), kernels.restarting(), plan.start
     assert loops is not None
@@ -121,7 +128,7 @@ def _started(compiled: Any, plan: Plan, desk: Any, x: np.ndarray) -> tuple[float
     rules = compiled.Rules(*sweeps, *digits, float(fit.accelerator.beta), SHARE)
     return compiled.start()(
         V.entries.contiguous().numpy(),
-        _seed(plan.request.seed),
+        _seed(seed),
         loops.parts(),
         loops.address_of_iterations(),
         restart.Rates(*fit.accelerator.rates),
@@ -158,15 +165,15 @@ class _Over:
         return is_met or rmse <= 10 * _EPS
 
 
-def _factors(plan: Plan, x: np.ndarray, mean: float) -> Factors:
-    """W and H on V itself; in order and to scale, unless more comes after."""
-    (m, n), r = plan.request.problem.V.shape, plan.request.problem.rank
-    if plan.settles:
-        both = torch.from_numpy(math.sqrt(mean) * x)
-        return Factors(both[:m], both[m:])
-    several, request = kernels.several_problems(), plan.request
+def tidied(result: Result, request: Request) -> Result:
+    """Components in order and to scale: the twin is `run.order.canonical`."""
+    several, (m, r), n = (
+        kernels.several_problems(),
+        result.factors.W.shape,
+        len(result.factors.H),
+    )
     assert several is not None
-    W, H, ends = np.empty((m, r)), np.empty((n, r)), (request.order is not None,)
-    kept = np.ascontiguousarray(x.T)
-    several.write()(kept, mean, *ends, SCALES[request.scale], W, H, np.empty((3, r)))
-    return Factors(torch.from_numpy(W), torch.from_numpy(H))
+    W, H, kept = np.empty((m, r)), np.empty((n, r)), side_by_side(result.factors)
+    ends = request.order is not None, SCALES[request.scale]
+    several.write()(kept, 1.0, *ends, W, H, np.empty((3, r)))
+    return replace(result, factors=Factors(torch.from_numpy(W), torch.from_numpy(H)))
