@@ -9,10 +9,10 @@ import scipy.sparse
 import torch
 
 from factormer.accelerate.her import HER
+from factormer.accelerate.lines import Lines
 from factormer.data import Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
-from factormer.many.lines import Lines
 from factormer.problem.problem import Problem
 from tests.steps import steps
 
