@@ -31,6 +31,8 @@ KERNELS = [
     ],
     [
         ("kullback_loop", "iterations"),
+        ("kullback_start", "start"),
+        ("kullback_start", "slope"),
         *[("kullback", "rows", dtype) for dtype in (DOUBLE, SINGLE)],
         *[("divergence", "newton", dtype) for dtype in (DOUBLE, SINGLE)],
     ],

@@ -17,7 +17,7 @@ from factormer.accelerate.her import HER, Leapt
 from factormer.data import Dense, LowRank, Matrix, Normal, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
-from factormer.kernels import _loaded, compiled, kullback_loop, loops
+from factormer.kernels import _loaded, compiled, kullback_loop, kullback_start, loops
 from factormer.problem.problem import Problem
 from factormer.solvers.hals import FLAT, HALS, sweep
 from tests.steps import steps
@@ -261,6 +261,7 @@ def test_no_loop_closes_over_another():
     found = []
     modules = (kernels.any_rank(), kernels.newton_rows(), kernels.kullback_rows())
     modules += (kernels.kullback_by_products(), kernels.kullback_iterations())
+    modules += (kernels.started_on_roots(),)
     for module in (loops, *modules, kernels.restarting()):
         members = {**vars(module), "whole": loops.extrapolated()}
         for name, member in members.items():
@@ -276,7 +277,9 @@ def returned(kind: types.Type) -> list[types.Type]:
     return [kind, *(part for inner in getattr(kind, "types", ()) for part in returned(inner))]
 
 
-@pytest.mark.parametrize("loop", [loops.extrapolated, kullback_loop.iterations])
+@pytest.mark.parametrize(
+    "loop", [loops.extrapolated, kullback_loop.iterations, kullback_start.start]
+)
 def test_compiled_loops_return_no_named_tuple(loop):
     """To make one runs Python, where a signal handler may raise, which crashes the process."""
     for signature in loop().nopython_signatures:

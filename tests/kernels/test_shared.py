@@ -9,11 +9,13 @@ import scipy.sparse
 import torch
 
 from factormer.accelerate.her import HER
+from factormer.accelerate.lines import Lines, side_by_side
 from factormer.data import Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
-from factormer.many.lines import Lines
 from factormer.problem.problem import Problem
+from factormer.solvers.loop import iterated
+from factormer.starts import Random
 from tests.steps import steps
 
 
@@ -43,6 +45,26 @@ def test_iterations_are_those_of_each_alone(kind, dtype, rtol):
         states = islice(steps(problem, HER(), Factors(W, H)), 1, n_iter + 1)
         alone = [float(state.sq_error(problem)) for state in states]
         np.testing.assert_allclose(errors[:, k], alone, rtol=rtol)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("made", ["noisy", "exact"])
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_fits_from_several_starts_are_those_of_each_alone(made, compiled, count, monkeypatch):
+    """Also where errors are too small for iterations side by side, and without compiled ones."""
+    V = data("dense") if made == "noisy" else np.outer(np.arange(1.0, 31), np.arange(1.0, 22))
+    problem = Problem(as_kind(V, "dense"), 2)
+    starts = [Random()(problem, torch.Generator().manual_seed(k)) for k in range(count)]
+    alone = [iterated(problem, HER(), x, 12) for x in starts]
+    if not compiled:
+        monkeypatch.setattr("factormer.kernels.shared_products", lambda *_: None)
+    fits = side_by_side(problem, HER(), starts, 12)
+    for fit, state in zip(fits, alone, strict=True):
+        torch.testing.assert_close(fit.factors.W, state.factors.W, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(fit.factors.H, state.factors.H, rtol=1e-6, atol=1e-8)
+        error = float(state.sq_error(problem))
+        assert fit.error == pytest.approx(error, rel=1e-6, abs=1e-9 * float(problem.V.sq_norm()))
 
 
 def test_the_last_takes_the_place_of_one_that_leaves():

@@ -8,9 +8,9 @@ import scipy.sparse
 import torch
 
 from factormer import factorize_many, kernels
+from factormer.accelerate.lines import _SparseProducts
 from factormer.data import Sparse
 from factormer.data.intake import as_matrix
-from factormer.many.lines import _SparseProducts
 
 DTYPES = pytest.mark.parametrize(
     ("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-4)], ids=["double", "single"]

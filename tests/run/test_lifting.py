@@ -8,7 +8,8 @@ from factormer import factorize
 from factormer.data import Dense
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
-from factormer.run.lifting import Lifted, Rooted
+from factormer.run.lifting import Lifted, Rooted, rooted, squared
+from factormer.solvers.loop import iterated
 from factormer.starts import Random
 
 
@@ -27,6 +28,35 @@ def test_roots_lead_near_the_end(m, n, r, dtype):
     assert all((F > 0).all() and F.isfinite().all() and F.dtype == dtype for F in x)
     far = Lifted(Random(), n_iter=0)(problem, torch.Generator().manual_seed(0))
     assert problem.objective(x) < 0.2 * problem.objective(far)
+
+
+@torch.no_grad()
+def test_of_the_fits_of_the_roots_the_divergence_chooses():
+    """Which are no worse for V than any of them alone, up to rounding."""
+    start, V = Rooted(n_best=4), counts(80, 70, 6)
+    problem = Problem(Dense(V), 5, Beta(1.0))
+    x = start(problem, torch.Generator().manual_seed(3))
+    single = problem.V.to(torch.float32)
+    roots = Problem(rooted(single), 5)
+    starts = start._starts(roots, torch.Generator().manual_seed(3))
+    assert len(starts) == 4
+    fits = (iterated(roots, start.solver, y, start.on_roots).factors for y in starts)
+    found = [float(problem.objective(problem.taken(squared(single, y, 3)))) for y in fits]
+    assert float(problem.objective(x)) <= (1 + 1e-4) * min(found)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("width", [1, 2])
+def test_roots_lead_to_the_same_point_whatever_the_threads(width):
+    V = counts(200, 150, 4).numpy()
+    x = factorize(V, 4, loss="kullback-leibler", max_iter=3, tol=0)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(width)
+        y = factorize(V, 4, loss="kullback-leibler", max_iter=3, tol=0)
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_allclose(x.W, y.W, rtol=1e-9, atol=1e-9)
 
 
 def test_roots_of_counts_that_are_mostly_zero():

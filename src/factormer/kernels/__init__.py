@@ -125,6 +125,11 @@ def kullback_iterations(*wanted: Any) -> ModuleType | None:
     return _loaded("kullback_loop", *wanted)
 
 
+def started_on_roots(*wanted: Any) -> ModuleType | None:
+    """A start for them on a small matrix, and the gradient there."""
+    return _loaded("kullback_start", *wanted)
+
+
 def stored_entries(*wanted: Any) -> ModuleType | None:
     """The fit at stored entries of sparse data, and sums over them."""
     return _loaded("stored", *wanted)

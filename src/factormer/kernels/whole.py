@@ -102,6 +102,13 @@ def _draw(seed, scale, x, start, stop):
 
 
 @jit(inner=True)
+def drawn(seed, scale, x, m):
+    """A random start [Wᵀ, Hᵀ] of a seed, times `scale`, with m rows of W."""
+    _draw(seed, scale, x, 0, m)
+    _draw(_mixed(seed) >> _S1, scale, x, m, x.shape[1])
+
+
+@jit(inner=True)
 def copied(V, data):
     """V over its mean, and its transpose, to `data`; returns the mean and the sum of squares."""
     (m, n), total, squares = V.shape, 0.0, 0.0
@@ -231,8 +238,7 @@ def _iterated(seed, squares, parts, desk, rates, errors, limits, rules):
     """
     (m, n), points, r = desk.data.V.shape, desk.points, len(desk.points.kept)
     kept, scale = points.kept, (4.0 / r) ** 0.5
-    _draw(seed, scale, kept, 0, m)
-    _draw(_mixed(seed) >> _S1, scale, kept, m, m + n)
+    drawn(seed, scale, kept, m)
     for c in range(r):
         for j in range(m + n):
             points.proposed[c, j] = kept[c, j]

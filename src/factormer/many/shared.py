@@ -15,11 +15,11 @@ import torch
 
 from factormer import kernels
 from factormer.accelerate.her import HER
+from factormer.accelerate.lines import Lines
 from factormer.data import Dense, Sparse
 from factormer.data.factors import Factors
 from factormer.many.ends import EXACT, Ended, outcome, random_start, settle
 from factormer.many.jobs import Jobs
-from factormer.many.lines import Lines
 from factormer.many.results import Outcome
 from factormer.problem.problem import Problem
 from factormer.run.plan import Plan

@@ -339,7 +339,7 @@ def _auto_lifted(request: Request) -> _Start:
         why = "V is small: 20 iterations of least squares on √V first"
         return _Start(Squared(random), "random", why)
     if one and counts and known.device.type == "cpu":
-        return _Start(Rooted(), "rotated", "least squares on √V first, most of them on a sketch")
+        return _Start(Rooted(), "rotated", "several fits of √V first, side by side")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
     return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)
 

@@ -20,6 +20,7 @@ from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.data.spread import Spread, spread
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
+from factormer.run import small
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width
 from factormer.run.multistart import Generations, Halving
@@ -28,7 +29,7 @@ from factormer.run.plan import Plan, View
 from factormer.run.request import Limits, Request
 from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, plain_rmse, settled_by_products
-from factormer.run.stages import Stage, solve_in_stages
+from factormer.run.stages import Stage, solve_in_stages, stride_of
 from factormer.run.stop import (
     Decrease,
     Rounding,
@@ -73,8 +74,12 @@ def _one(
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
     begun, left = started, plan.n_runs
+    is_small = callback is None and watch is None and small.serves(plan)
     for start, seeds in _runs(plan):
-        result = _run(plan, start, seeds, begun, until, callback, watch)
+        result = small.fitted(plan, seeds[0], begun, stride_of(request)) if is_small else None
+        if result is None:
+            is_small = False
+            result = _run(plan, start, seeds, begun, until, callback, watch)
         left -= len(seeds)
         if best is None or _is_better(result, best):
             best = result
@@ -86,7 +91,8 @@ def _one(
             break
         begun = time.perf_counter()
     assert best is not None
-    result = _tidy(_settled(plan, best, until), request)
+    result = _settled(plan, best, until)
+    result = small.tidied(result, request) if is_small else _tidy(result, request)
     misfit = _misfit(asked.request.problem, result)
     return replace(result, plan=asked.explanation, misfit=misfit)
 
@@ -171,7 +177,7 @@ def _run(
         stages,
         x0,
         started=started,
-        stride=_stride(request),
+        stride=stride_of(request),
         callback=callback
         and (lambda row: callback(row._replace(rmse=unit * row.rmse, gap=stationary.gap))),
     )
@@ -188,18 +194,6 @@ def _is_by_passes(plan: Plan) -> bool:
     """Whether V is beyond memory, and the solver leaves VH behind, so that W can be settled."""
     problem = plan.request.problem
     return isinstance(problem.V, Blocks) and problem.is_plain and not plan.request.is_settled
-
-
-def _stride(request: Request) -> int:
-    """How many iterations a leap makes between checks of stop rules, clock and signals.
-
-    Ten, since `Stationary` checks that often; more if it never does and iterations are fast.
-    """
-    limits, problem = request.limits, request.problem
-    if limits.tol or limits.time_limit is not None or len(problem.V.shape) > 2:
-        return 10
-    iteration = 2 * problem.rank * max(float(problem.V.work()), 1.0)  # multiplications, about
-    return int(min(max(T.LOOKS / iteration, 10), 500))
 
 
 @torch.no_grad()

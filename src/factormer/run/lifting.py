@@ -10,16 +10,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.accelerate.her import HER
+from factormer.accelerate.lines import Fit, side_by_side
 from factormer.data import Dense, Matrix, Sparse, sketch
 from factormer.data.factors import Factors, where
 from factormer.data.svd import OVERSAMPLING
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
-from factormer.run.multistart import Halving
+from factormer.run.multistart import at_once
 from factormer.solvers.coding import Coder
 from factormer.solvers.loop import iterated
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.starts import Given, Initializer, Random, Rotated
+from factormer.starts import NNDSVD, Given, Initializer, Random, Rotated
+
+SHARE = 0.01  # of the mean of a component, the least value of an entry
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Lifted:
 
     base: Initializer
     n_iter: int = 5
-    share: float = 0.01  # of the mean of a component, the least value of an entry
+    share: float = SHARE
     solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
@@ -80,35 +83,47 @@ def rooted(V: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Rooted:
-    """A start for counts in a large matrix: several fits of √V on a sketch, the best of them on √V.
+    """A start for counts in a large matrix: several fits of √V side by side, and the best for V.
 
-    Squared and mended. In float32, since it is only a start. Least squares iterate many times
-    faster than Newton steps, and end near better optima than those that steps from a random start
-    find (docs/log.md).
+    The two that fit √V best are squared and mended, and the divergence decides between them. In
+    float32, since it is only a start. Least squares iterate some thirty times faster than Newton
+    steps, and end near better optima than those that steps from a random start find. They take all
+    of √V: a sketch, narrow as it is, leads elsewhere; and early errors do not tell which fit will
+    be the best (docs/log.md).
     """
 
-    on_sketch: int = 60
-    on_roots: int = 20
+    on_roots: int = 80
     on_counts: int = 3
+    n_rotated: int = 2
+    n_best: int = 2
     solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         if not isinstance(problem.V, Dense):  # as most of it is zero
             return Squared(Random(), on_counts=self.on_counts)(problem, rng)
         V, r = problem.V.to(torch.float32), problem.rank
-        roots = Problem(rooted(V), r)
-        if r + OVERSAMPLING <= min(V.shape):
-            small = Problem(sketch(roots.V, r + OVERSAMPLING, rng), r)
-            x, *others = Rotated().candidates(small, rng)
-            fitted = iterated(small, Halving(self.solver, tuple(others)), x, self.on_sketch)
-            x = Factors(*(F.to(V.dtype) for F in fitted.factors))
-        else:
-            x = Rotated()(roots, rng)
-        x = iterated(roots, self.solver, x, self.on_roots).factors
-        return Factors(*(F.to(problem.V.dtype) for F in squared(V, x, self.on_counts)))
+        roots, counts = Problem(rooted(V), r), Problem(V, r, Beta(1.0))
+        fits = side_by_side(roots, self.solver, self._starts(roots, rng), self.on_roots)
+        fits.sort(key=lambda fit: fit.error)
+
+        def mended(fit: Fit) -> tuple[float, Factors]:
+            x = squared(V, fit.factors, self.on_counts)
+            return float(counts.objective(x)), x
+
+        _, best = min(at_once(mended, counts, fits[: self.n_best]), key=lambda found: found[0])
+        return Factors(*(F.to(problem.V.dtype) for F in best))
+
+    def _starts(self, roots: Problem, rng: torch.Generator) -> list[Factors]:
+        """Starts of several kinds, since none is the best everywhere."""
+        r, small = roots.rank, roots
+        if r + OVERSAMPLING <= min(roots.V.shape):  # which has the leading singular vectors
+            small = replace(roots, V=sketch(roots.V, r + OVERSAMPLING, rng))
+        rotated = Rotated().candidates(small, rng)[: self.n_rotated]
+        starts = [*rotated, NNDSVD(fill=1.0)(small, rng), Random()(roots, rng)]
+        return [roots.taken(x) for x in starts]
 
 
-def lifted(F: Float[Tensor, "*b m r"], share: float = 0.01) -> Float[Tensor, "*b m r"]:
+def lifted(F: Float[Tensor, "*b m r"], share: float = SHARE) -> Float[Tensor, "*b m r"]:
     """F without zeros: entries of at least that share of the mean of their column."""
     F = torch.maximum(F, share * F.mean(dim=-2, keepdim=True))
     return F + torch.finfo(F.dtype).eps * (F == 0)

@@ -219,15 +219,15 @@ def _advanced(
         return islice(looks, 1, None)
 
     here = [Look(problem, inner, 0) for inner in states]
-    first = _at_once(lambda look: next(on(look, n_iter)), problem, here)
+    first = at_once(lambda look: next(on(look, n_iter)), problem, here)
     made = max(look.t for look in first)  # states that made a shorter leap catch up
-    runs = _at_once(lambda look: [look, *on(look, made)], problem, first)
+    runs = at_once(lambda look: [look, *on(look, made)], problem, first)
     errors = torch.stack([torch.cat([look.errors for look in looks]) for looks in runs])
     errors = torch.where(errors.isnan(), torch.inf, errors)  # (states, made)
     return [looks[-1].state for looks in runs], errors
 
 
-def _at_once(f: Callable[[Any], R], problem: Problem, items: Sequence[Any]) -> list[R]:
+def at_once(f: Callable[[Any], R], problem: Problem, items: Sequence[Any]) -> list[R]:
     """Apply f to each item, over as many threads as there are; a GPU takes them in turn."""
     results: list[Any] = [None] * len(items)
 

@@ -13,6 +13,7 @@ from factormer.accelerate.waking import OVER, Waking, slowness
 from factormer.data.factors import Factors, every, some
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
+from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.solve import solve
 from factormer.run.stop import StopRule
@@ -86,3 +87,15 @@ def solve_in_stages(
     if not exact or some((error <= last.blurred()) | error.isinf()):
         error = last.rmse(x)
     return replace(result, factors=x, error=error)
+
+
+def stride_of(request: Request) -> int:
+    """How many iterations a leap makes between checks of stop rules, clock and signals.
+
+    Ten, since `Stationary` checks that often; more if it never does and iterations are fast.
+    """
+    limits, problem = request.limits, request.problem
+    if limits.tol or limits.time_limit is not None or len(problem.V.shape) > 2:
+        return 10
+    iteration = 2 * problem.rank * max(float(problem.V.work()), 1.0)  # multiplications, about
+    return int(min(max(T.LOOKS / iteration, 10), 500))

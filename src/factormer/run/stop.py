@@ -19,7 +19,8 @@ from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
 
-_LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
+EVERY = 10  # iterations between two checks
+LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
 _NOISE = 4  # times what a gradient is off by rounding, ε‖V‖(‖W‖ + ‖H‖), where it may end (measured)
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
@@ -40,7 +41,7 @@ class Stationary:
     """
 
     tol: float = 1e-4
-    every: int = 10
+    every: int = EVERY
     reference: Tensor | None = None
     gap: float = field(default=math.nan, init=False)  # how many times too large it is
     _start: Tensor | None = field(default=None, init=False, repr=False)
@@ -68,8 +69,8 @@ class Stationary:
         if problem.is_plain and not isinstance(problem.V, Blocks):
             W, H = (F.double().square().sum(dim=(-2, -1)).sqrt() for F in x)
             met |= size <= _NOISE * eps * problem.V.sq_norm().sqrt() * (W + H)
-        self._errors = [*self._errors[-_LOOKS:], error]
-        if len(self._errors) > _LOOKS:
+        self._errors = [*self._errors[-LOOKS:], error]
+        if len(self._errors) > LOOKS:
             stalled = self._errors[0] - error <= 4 * eps * error
             met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
         if isinstance(problem.V, Blocks) and len(self._errors) > 2:  # where a look is a whole pass
@@ -92,7 +93,7 @@ class Decrease:
     """
 
     tol: float = 1e-4
-    every: int = 10
+    every: int = EVERY
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         if not self.tol or trace.last.iteration % self.every or len(trace) <= self.every:

@@ -12,9 +12,16 @@ import torch
 from factormer import kernels
 from factormer.accelerate.her import HER
 from factormer.data import Dense, Sparse
+from factormer.data.factors import Factors
+from factormer.kernels.threads import share
+from factormer.problem.arrays import side_by_side as beside
+from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT
+from factormer.solvers.loop import iterated
 
+_PAIR = 2  # problems side by side, if there are few
+_LONG = 10**9  # work enough to wake every thread
 _MANY = 2**31  # rows or columns of sparse data
 
 
@@ -119,6 +126,61 @@ class Lines:
             self._sparse(points[rows], self._points.products[rows], side)
         else:
             out.copy_(((self.V.T if side == 0 else self.V) @ given.mT).mT)
+
+
+class Fit(NamedTuple):
+    """A point, and its squared error."""
+
+    factors: Factors
+    error: float
+
+
+def side_by_side(problem: Problem, solver: HER, starts: list[Factors], n_iter: int) -> list[Fit]:
+    """Iterations on one dense V from each start: in pairs, over as many threads as there are.
+
+    Rounding does not depend on the threads. Where nothing can be compiled, or fits are so good that
+    these iterations lack digits, they are made one after another.
+    """
+    V, fits = problem.V, list[Fit | None]([None] * len(starts))
+    wanted = ((name, kernels.real(V.dtype)) for name in ("half_steps", "sweeping"))
+    alone = not isinstance(V, Dense) or None in (kernels.shared_products(*w) for w in wanted)
+
+    def some(first: int, last: int) -> None:
+        with torch.no_grad():  # which is a setting of each thread
+            for pair in range(first, last):
+                at = range(len(starts))[_PAIR * pair : _PAIR * (pair + 1)]
+                made = (
+                    None if alone else _together(problem, solver, [starts[k] for k in at], n_iter)
+                )
+                for k, fit in zip(at, made or [None] * len(at), strict=True):
+                    fits[k] = fit or _alone(problem, solver, starts[k], n_iter)
+
+    share(some, -(-len(starts) // _PAIR), work=_LONG)
+    return [fit for fit in fits if fit is not None]
+
+
+def _together(
+    problem: Problem, solver: HER, starts: list[Factors], n_iter: int
+) -> list[Fit] | None:
+    """None where errors are too small."""
+    V, (m, _) = problem.V, problem.V.shape
+    assert isinstance(V, Dense)
+    lines = Lines(V, V.dtype, problem.rank, solver, len(starts))
+    for x in starts:
+        lines.enter(beside(x))
+    errors = np.full(len(starts), math.inf)
+    for _ in range(n_iter):
+        errors, resolved = lines.iterate()
+        if not resolved.all() or not np.isfinite(errors).all():
+            return None
+    points = [torch.from_numpy(lines.leave(k)).to(V.dtype).mT for k in reversed(range(len(starts)))]
+    ends = zip(reversed(points), errors, strict=True)
+    return [Fit(Factors(x[:m].contiguous(), x[m:].contiguous()), float(e)) for x, e in ends]
+
+
+def _alone(problem: Problem, solver: HER, x: Factors, n_iter: int) -> Fit:
+    state = iterated(problem, solver, x, n_iter)
+    return Fit(state.factors, float(state.sq_error(problem)))
 
 
 class _SparseProducts(NamedTuple):
