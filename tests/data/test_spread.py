@@ -146,11 +146,30 @@ def test_what_ends_early_has_all_rows(on_workers, loss):
         assert np.isfinite(result.W).all()
 
 
-def test_several_runs_have_all_rows(on_workers):
-    seen = []
-    result = factorize(on_workers, R, n_init=2, callback=lambda row: seen.append(row.passes))
-    assert seen
+def test_several_runs_share_the_sketch_and_have_all_rows(on_workers, monkeypatch):
+    made, hold = list[str](), Workers.hold
+
+    def counted(self: Any, part: Any, *args: Any, reads: bool = True, **options: Any) -> Any:
+        made.extend([type(part).__name__] * reads)
+        return hold(self, part, *args, reads=reads, **options)
+
+    monkeypatch.setattr(Workers, "hold", counted)
+    seen = list[int]()
+    result = factorize(on_workers, R, n_init=3, callback=lambda row: seen.append(row.passes))
+    runs = [a for a, b in pairwise([*seen, 0]) if b < a]  # each counts from its own beginning
+    assert (len(runs), made[:2]) == (3, ["Gram", "BothAndGram"])
+    assert set(made[2:]) == {"Remembered"}  # passes of iterations alone
+    assert sum(runs) <= len(made) <= sum(runs) + 3
     assert result.W.shape == (M, R)
+
+
+def test_a_run_does_not_look_at_the_last_pass_of_another(rng):
+    B = spread_of(entries(), 150)
+    _, seen = after_two_passes(B, rng)
+    assert seen.sums.before is not None
+    before, _ = after_two_passes(B, rng)
+    assert B.record.passes == 2 + 2 + 2  # the sketch is known the second time
+    assert before.sums.before is None
 
 
 def test_rows_travel_where_passes_are_kept_or_a_sample_would_be_all(on_workers, tmp_path):
@@ -198,3 +217,12 @@ def test_who_watches_sees_all_rows(on_workers):
     factorize(on_workers, R, watch=watch)
     assert len(seen) > 1
     assert set(seen) == {(M, R)}
+
+
+def test_progress_and_callbacks_of_an_estimator_gather_no_rows(on_workers, monkeypatch, capsys):
+    gathered, gather = [], Workers.gather
+    monkeypatch.setattr(Workers, "gather", lambda self, F: (gathered.append(F), gather(self, F))[1])
+    model = NMF(R, random_state=0, verbose=1).fit(on_workers)
+    assert "RMSE" in capsys.readouterr().out
+    assert len(gathered) == 1  # at the end
+    assert model.result_.W.shape == (M, R)

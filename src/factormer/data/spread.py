@@ -177,6 +177,7 @@ class Spread(Blocks):
     def sketch(self, p: int, rng: torch.Generator) -> LowRank:
         """The sample of the sketch that `Blocks` would make, its rows weighted by √(m/s)."""
         p, plain = min(p, *self.shape), replace(self, scale=1.0)
+        self.memory.last = None  # a run begins with its sketch, and the last pass was of another
         if self.record.sketch is None or self.record.sketch.U.shape[1] < p:
             (U,), (Z, gram) = plain.sweep(BothAndGram(plain.range(p, rng)))
             size = gram.diagonal().sqrt().clamp(min=torch.finfo(U.dtype).tiny)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from factormer.accelerate.loss_passes import LossPasses
 from factormer.accelerate.passes import Passes
 from factormer.data import Blocks, Matrix
 from factormer.data.outofcore import limit_for
+from factormer.data.spread import spread
 from factormer.data.svd import OVERSAMPLING
 from factormer.run import thresholds as T
+from factormer.run.plan import Plan, View
 from factormer.run.registry import her_admm
 from factormer.run.request import Request
 
@@ -61,6 +64,19 @@ def _wide(V: Blocks) -> int:
 def _numbers(V: Blocks) -> float:
     """How many numbers there is room for, for each row and column of V."""
     return V.reader.room / V.dtype.itemsize / sum(V.shape)
+
+
+def where_rows_are(plan: Plan) -> Plan:
+    """The plan on rows that stay on Dask workers, where they may; all its runs share a sketch."""
+    request, V = plan.request, plan.request.problem.V
+    if (
+        request.x0 is not None
+        or not isinstance(V, Blocks)
+        or plan.stages[0].view is not View.SKETCH
+    ):
+        return plan
+    problem = replace(request.problem, V=spread(V, request.problem.rank))
+    return replace(plan, request=replace(request, problem=problem))
 
 
 def passes(V: Blocks) -> Passes:

@@ -17,12 +17,12 @@ from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
-from factormer.data.spread import Spread, spread
+from factormer.data.spread import Spread
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import small
 from factormer.run import thresholds as T
-from factormer.run.beyond import sketch_width
+from factormer.run.beyond import sketch_width, where_rows_are
 from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -73,13 +73,13 @@ def _one(
     asked, plan = plan, _thinned(plan)
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
-    begun, left = started, plan.n_runs
+    begun, left, there = started, plan.n_runs, where_rows_are(plan)
     is_small = callback is None and watch is None and small.serves(plan)
     for start, seeds in _runs(plan):
         result = small.fitted(plan, seeds[0], begun, stride_of(request)) if is_small else None
         if result is None:
             is_small = False
-            result = _run(plan, start, seeds, begun, until, callback, watch)
+            result = _run(there, start, seeds, begun, until, callback, watch)
         left -= len(seeds)
         if best is None or _is_better(result, best):
             best = result
@@ -146,9 +146,7 @@ def _run(
     problem, limits = request.problem, request.limits
     rng = _generator(seeds[0])
     if isinstance(V := problem.V, Blocks) and plan.stages[0].view is View.SKETCH:
-        V = spread(V, problem.rank) if request.x0 is None else V
         V.sketch(sketch_width(V, problem.rank), rng)  # its mean comes with it
-        problem = replace(problem, V=V)
     scaled, mean = problem.normalized()
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)

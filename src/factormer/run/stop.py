@@ -14,6 +14,7 @@ from torch import Tensor
 from factormer.accelerate.passes import whole
 from factormer.data import Blocks, Matrix, n_entries
 from factormer.data.factors import Factors, every
+from factormer.data.held import Held
 from factormer.data.spread import Spread
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
@@ -138,17 +139,31 @@ def not_before(iteration: int, rule: StopRule) -> StopRule:
     return later
 
 
+@dataclass(frozen=True)
+class Glance:
+    """A watch that does not look at W, for which no rows of W have to travel."""
+
+    watch: Watch
+
+    def __call__(self, x: Factors, trace: Trace) -> bool:
+        return self.watch(x, trace)
+
+
 def watched(
     watch: Watch, V: Matrix, mean: Float[Tensor, "*b"], unit: Float[Tensor, "*b"]
 ) -> StopRule:
     """Stop if `watch` returns True; V was divided by `mean`, its errors by `unit`.
 
-    It sees all rows of W, which are gathered each time where they stay on Dask workers.
+    It sees all rows of W, which are gathered each time where they stay on Dask workers; a `Glance`
+    sees those of a sample.
     """
 
     def rule(problem: Problem, x: Factors, trace: Trace) -> Status | None:
-        here = V.gathered(whole(V, x)) if isinstance(V, Spread) else x
-        seen = problem.scaled_back(here, mean)
+        if isinstance(watch, Glance):
+            x = Factors(x.W.few, x.H) if isinstance(x.W, Held) else x
+        elif isinstance(V, Spread):
+            x = V.gathered(whole(V, x))
+        seen = problem.scaled_back(x, mean)
         return Status.INTERRUPTED if watch(seen, trace.scaled(unit)) else None
 
     return rule

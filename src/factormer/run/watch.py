@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from factormer.data.factors import Factors
-from factormer.run.stop import Watch
+from factormer.run.stop import Glance, Watch
 from factormer.run.trace import Trace
 
 
@@ -106,8 +106,8 @@ class Hooks:
 
 
 def all_of(*watches: Watch | None) -> Watch | None:
-    """All watches as one; None if there are none."""
+    """All watches as one, of which none looks at W; None if there are none."""
     present = [watch for watch in watches if watch is not None]
     if not present:
         return None
-    return lambda x, trace: any([watch(x, trace) for watch in present])
+    return Glance(lambda x, trace: any([watch(x, trace) for watch in present]))
