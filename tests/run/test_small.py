@@ -102,7 +102,6 @@ def test_the_error_is_that_of_the_factors_and_the_least_seen(tol):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"time_limit": 60.0},
         {"stop": "decrease"},
         {"max_iter": 0},
         {"init": "random"},
@@ -137,17 +136,46 @@ def test_what_needs_more_care_goes_the_long_way(V, by_torch):
     asked: dict[str, Any] = {"max_iter": 12, "tol": 0}
     plan = plan_of(V, 2, **asked)
     assert small.serves(plan)
-    assert small.fitted(plan, 0, 0.0, 10) is None
+    assert small.fitted(plan, 0, 0.0) is None
     ours, theirs = factorize(V, 2, **KULLBACK, **asked), by_torch(V, 2, **asked)
     np.testing.assert_array_equal(ours.W, theirs.W)
     np.testing.assert_array_equal(ours.H, theirs.H)
 
 
-def test_watchers_see_every_iteration():
-    rows = []
-    x = factorize(COUNTS["square"], 3, max_iter=7, tol=0, callback=rows.append, **KULLBACK)
-    assert [row.iteration for row in rows] == list(range(8))
-    assert x.n_iter == 7
+def test_watchers_see_every_iteration_and_change_nothing():
+    V, rows, looks = COUNTS["square"], [], []
+    asked: dict[str, Any] = {"max_iter": 27, "tol": 1e-12, **KULLBACK}
+    alone = factorize(V, 3, **asked)
+
+    def watch(x, trace):
+        looks.append((len(trace), x.W @ x.H.T))
+        return False
+
+    x = factorize(V, 3, callback=rows.append, watch=watch, time_limit=60.0, **asked)
+    assert [row.iteration for row in rows] == list(range(28))
+    assert [length for length, _ in looks] == [1, 11, 21, 28]
+    np.testing.assert_array_equal([float(row.rmse) for row in rows], alone.trace.rmse)
+    np.testing.assert_array_equal(x.W, alone.W)
+    losses = [float((y - torch.xlogy(torch.as_tensor(V), y)).sum()) for _, y in looks]
+    assert (np.diff(losses) < 0).all()
+
+
+def test_watchers_and_clocks_end_it():
+    V, asked = COUNTS["square"], {"max_iter": 50, "tol": 0.0, **KULLBACK}
+    over = factorize(V, 3, **{**asked, "tol": 1e-12}, watch=lambda x, trace: len(trace) > 15)
+    assert over.status is Status.INTERRUPTED
+    assert over.n_iter == 20
+    late = factorize(V, 3, time_limit=1e-9, **asked)
+    assert late.status is Status.TIME_LIMIT
+    assert late.n_iter == 0
+
+    def stop(row):
+        if row.iteration == 12:
+            raise KeyboardInterrupt
+
+    over = factorize(V, 3, callback=stop, time_limit=60.0, **asked)
+    assert over.status is Status.INTERRUPTED
+    assert over.n_iter == 20
 
 
 def test_none_draws_another_seed_each_time():

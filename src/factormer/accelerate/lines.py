@@ -20,6 +20,7 @@ from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT
 from factormer.solvers.loop import iterated
 
+_EVERY = 10  # iterations between two looks at what they gain
 _PAIR = 2  # problems side by side, if there are few
 _LONG = 10**9  # work enough to wake every thread
 _MANY = 2**31  # rows or columns of sparse data
@@ -135,32 +136,34 @@ class Fit(NamedTuple):
     error: float
 
 
-def side_by_side(problem: Problem, solver: HER, starts: list[Factors], n_iter: int) -> list[Fit]:
+def side_by_side(
+    problem: Problem, solver: HER, starts: list[Factors], n_iter: int, *, gain: float = 0.0
+) -> list[Fit]:
     """Iterations on one dense V from each start: in pairs, over as many threads as there are.
 
-    Rounding does not depend on the threads. Where nothing can be compiled, or fits are so good that
+    A pair ends early once ten iterations lower both errors by no more than this share. Rounding
+    does not depend on the threads. Where nothing can be compiled, or fits are so good that
     these iterations lack digits, they are made one after another.
     """
     V, fits = problem.V, list[Fit | None]([None] * len(starts))
     wanted = ((name, kernels.real(V.dtype)) for name in ("half_steps", "sweeping"))
     alone = not isinstance(V, Dense) or None in (kernels.shared_products(*w) for w in wanted)
 
-    def some(first: int, last: int) -> None:
+    def pairs(first: int, last: int) -> None:
         with torch.no_grad():  # which is a setting of each thread
             for pair in range(first, last):
                 at = range(len(starts))[_PAIR * pair : _PAIR * (pair + 1)]
-                made = (
-                    None if alone else _together(problem, solver, [starts[k] for k in at], n_iter)
-                )
+                some = [starts[k] for k in at]
+                made = None if alone else _together(problem, solver, some, n_iter, gain)
                 for k, fit in zip(at, made or [None] * len(at), strict=True):
                     fits[k] = fit or _alone(problem, solver, starts[k], n_iter)
 
-    share(some, -(-len(starts) // _PAIR), work=_LONG)
+    share(pairs, -(-len(starts) // _PAIR), work=_LONG)
     return [fit for fit in fits if fit is not None]
 
 
 def _together(
-    problem: Problem, solver: HER, starts: list[Factors], n_iter: int
+    problem: Problem, solver: HER, starts: list[Factors], n_iter: int, gain: float
 ) -> list[Fit] | None:
     """None where errors are too small."""
     V, (m, _) = problem.V, problem.V.shape
@@ -168,11 +171,15 @@ def _together(
     lines = Lines(V, V.dtype, problem.rank, solver, len(starts))
     for x in starts:
         lines.enter(beside(x))
-    errors = np.full(len(starts), math.inf)
-    for _ in range(n_iter):
+    before = errors = np.full(len(starts), math.inf)
+    for t in range(1, n_iter + 1):
         errors, resolved = lines.iterate()
         if not resolved.all() or not np.isfinite(errors).all():
             return None
+        if t % _EVERY == 0:
+            if (before - errors < gain * errors).all():
+                break
+            before = errors
     points = [torch.from_numpy(lines.leave(k)).to(V.dtype).mT for k in reversed(range(len(starts)))]
     ends = zip(reversed(points), errors, strict=True)
     return [Fit(Factors(x[:m].contiguous(), x[m:].contiguous()), float(e)) for x, e in ends]

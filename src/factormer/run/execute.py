@@ -74,9 +74,9 @@ def _one(
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
     begun, left, there = started, plan.n_runs, where_rows_are(plan)
-    is_small = callback is None and watch is None and small.serves(plan)
+    is_small = small.serves(plan)
     for start, seeds in _runs(plan):
-        result = small.fitted(plan, seeds[0], begun, stride_of(request)) if is_small else None
+        result = small.fitted(plan, seeds[0], begun, until, callback, watch) if is_small else None
         if result is None:
             is_small = False
             result = _run(there, start, seeds, begun, until, callback, watch)

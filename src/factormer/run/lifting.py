@@ -96,6 +96,7 @@ class Rooted:
     on_counts: int = 3
     n_rotated: int = 2
     n_best: int = 2
+    gain: float = 3e-4  # of the error, by ten iterations on √V, that they have to be worth
     solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
@@ -103,7 +104,8 @@ class Rooted:
             return Squared(Random(), on_counts=self.on_counts)(problem, rng)
         V, r = problem.V.to(torch.float32), problem.rank
         roots, counts = Problem(rooted(V), r), Problem(V, r, Beta(1.0))
-        fits = side_by_side(roots, self.solver, self._starts(roots, rng), self.on_roots)
+        starts = self._starts(roots, rng)
+        fits = side_by_side(roots, self.solver, starts, self.on_roots, gain=self.gain)
         fits.sort(key=lambda fit: fit.error)
 
         def mended(fit: Fit) -> tuple[float, Factors]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,9 @@ from factormer.run.order import SCALES
 from factormer.run.plan import Plan, View
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
-from factormer.run.stop import EVERY, LOOKS
-from factormer.run.trace import Trace
+from factormer.run.stages import stride_of
+from factormer.run.stop import EVERY, LOOKS, Watch
+from factormer.run.trace import Row, Trace
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
 
@@ -43,7 +45,7 @@ def serves(plan: Plan) -> bool:
     base, limits, problem = start.base, request.limits, request.problem
     if not isinstance(base, Squared) or type(base.base) is not Random or base.on_counts:
         return False
-    if limits.time_limit is not None or limits.stop != "gradient" or not limits.max_iter:
+    if limits.stop != "gradient" or not limits.max_iter:
         return False
     if stage.view is not View.ITSELF or type(stage.solver) is not ExtrapolatedNewton:
         return False
@@ -56,11 +58,18 @@ def serves(plan: Plan) -> bool:
     return ready and kernels.several_problems("write") is not None
 
 
-def fitted(plan: Plan, seed: int | None, started: float, stride: int) -> Result | None:
-    """A run of a plan that `serves`.
+def fitted(
+    plan: Plan,
+    seed: int | None,
+    started: float,
+    until: float | None = None,
+    callback: Callable[[Row], object] | None = None,
+    watch: Watch | None = None,
+) -> Result | None:
+    """A run of a plan that `serves`, up to the time `until`; the last two are those of `execute`.
 
-    Between two looks at signals there are up to `stride` iterations. None where other code has to
-    take more care: of huge or tiny numbers, infinite losses, and roots that are fitted exactly.
+    None where other code has to take more care: of huge or tiny numbers, infinite losses, and roots
+    that are fitted exactly.
     """
     compiled, problem, limits = (
         kernels.started_on_roots(),
@@ -81,17 +90,26 @@ def fitted(plan: Plan, seed: int | None, started: float, stride: int) -> Result 
     slope, trace = compiled.slope() if limits.tol else None, Trace()
     trace.entries, trace.measure = np.float64(m * n), problem.measure
     passes = 2 * _on_roots(plan) + 5  # mean, scale, transpose, roots, their iterations, the loss
-    tick, errors = started, np.array([rmse])
+    tick, errors, stride = started, np.array([rmse]), stride_of(plan.request)
     try:
         while True:
             now = time.perf_counter()
             trace.extend(torch.from_numpy(unit * errors), now - tick, passes)
+            if callback is not None:
+                for row in trace.rows[-len(errors) :]:
+                    callback(row)
             passes = 0
             if slope is not None and made % EVERY == 0:
                 passes = 2  # by H and by W
                 if is_over(slope(x, desk), rmse):
                     status = Status.CONVERGED
                     break
+            if until is not None and now >= until:
+                status = Status.TIME_LIMIT
+                break
+            if watch is not None and watch(_apart(unit * x, m), trace):
+                status = Status.INTERRUPTED
+                break
             if made == limits.max_iter:
                 break
             tick = time.perf_counter()
@@ -106,9 +124,12 @@ def fitted(plan: Plan, seed: int | None, started: float, stride: int) -> Result 
             raise
         status = Status.INTERRUPTED
     error = torch.from_numpy(np.array(unit * rmse))  # the fastest way there
-    x *= unit
+    return Result(_apart(unit * x, m), status, trace, error)
+
+
+def _apart(x: np.ndarray, m: int) -> Factors:
     both = torch.from_numpy(x)
-    return Result(Factors(both[:m], both[m:]), status, trace, error)
+    return Factors(both[:m], both[m:])
 
 
 def _started(
