@@ -135,4 +135,4 @@ def proposal(
 
 
 def _by_components(F: Float[Tensor, "n r"]) -> np.ndarray:
-    return F.mT.contiguous().numpy()
+    return np.ascontiguousarray(F.numpy().T)
