@@ -64,3 +64,13 @@ def test_roots_of_counts_that_are_mostly_zero():
     V = counts(200, 150, 4).numpy() * (np.random.default_rng(1).random((200, 150)) < 0.1)
     result = factorize(V, 3, loss="kullback-leibler", max_iter=5)
     assert np.isfinite(result.loss)
+
+
+def test_several_runs_on_counts_are_made_side_by_side():
+    V = counts(200, 150, 4).numpy()
+    one = factorize(V, 6, loss="kullback-leibler", max_iter=60)
+    best = factorize(V, 6, loss="kullback-leibler", max_iter=60, n_init=3)
+    assert best.loss <= (1 + 1e-3) * one.loss
+    assert "3 runs" in str(best.plan)
+    assert "side by side, from rotated in turn" in str(best.plan)
+    assert best.rmse <= best.trace.rmse.min() * (1 + 1e-6)

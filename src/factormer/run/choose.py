@@ -57,9 +57,11 @@ def _kinds(request: Request, start: Initializer, name: str) -> tuple[Initializer
         return ()
     V = problem.V
     one = len(V.shape) == 2 and V.device.type == "cpu" and not isinstance(V, Blocks)
-    if not one or not problem.is_plain or not request.limits.max_iter:
+    counts = isinstance(start, Beside) and isinstance(start.base, Rooted) and problem.is_free
+    if not one or not (problem.is_plain or counts) or not request.limits.max_iter:
         return ()
-    return (start, *(STARTS[kind]() for kind in T.KINDS if kind != name))
+    others = () if counts else T.KINDS  # that start has several kinds in it
+    return (start, *(STARTS[kind]() for kind in others if kind != name))
 
 
 def _runs(request: Request, start: str) -> int:

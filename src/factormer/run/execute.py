@@ -156,7 +156,8 @@ def _run(
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
         rules.append(watched(watch, scaled.V, mean, unit))
-    span = min(T.GENERATION, max(plan.stages[0].max_iter * 2 // 5, 1)) if len(seeds) > 1 else 0
+    span = T.GENERATION if problem.is_plain else T.LOSS_GENERATION
+    span = min(span, max(plan.stages[0].max_iter * 2 // 5, 1)) if len(seeds) > 1 else 0
     stages = _on_views(plan, scaled, rules, rng, 2 * span)
     if start is plan.start and request.x0 is not None:
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))

@@ -88,7 +88,8 @@ class Plan:
         if self.n_runs > 1:
             start += f"; {self.n_runs} runs, of which the best is kept"
         if self.kinds:
-            names = ", ".join(type(kind).__name__.lower() for kind in self.kinds)
+            others = (type(kind).__name__.lower() for kind in self.kinds[1:])
+            names = ", ".join([self.start_name, *others])
             start += (
                 f"\n(side by side, from {names} in turn; then a few more that are made of the best)"
             )

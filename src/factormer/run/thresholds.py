@@ -17,6 +17,7 @@ KINDS = ("rotated", "random", "merged")  # of starts, which take turns
 TOGETHER = 10  # runs at once, of those that n_init asks for; their points are all in memory
 CHILDREN = 0.4  # further runs that are made of the best, relative to those with starts of their own
 GENERATION = 80  # iterations after which errors say which runs will end best, at most
+LOSS_GENERATION = 20  # the same of Newton steps
 
 # Solvers. `python benchmarks/choices.py`
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
