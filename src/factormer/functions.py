@@ -133,8 +133,7 @@ def factorize(
         and scale; penalties fix the scale.
     watch : callable, optional
         Called with the factors and the trace after each iteration on large problems, 10 on small
-        ones, 500 with tol=0 and no time limit. It ends the run by returning True. Where W stays on
-        Dask workers, all its rows are gathered for each call.
+        ones, 500 with tol=0 and no time limit. W is gathered from Dask workers; True ends the run.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB", that V, factors and sketches may take if V is in a file or
         store; by default half of the memory of the machine.
