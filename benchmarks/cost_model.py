@@ -5,9 +5,11 @@
     python benchmarks/cost_model.py --on-paper FILE.json
 
 The numbers of the model (`Machine`) are measured on small blocks in memory, on one thread, and by
-a plain reading of the smallest file. `Machine.seconds` then predicts passes over files of other
-sizes, on several threads, in the system's cache and not, and visits of sparse chunks of other
-sizes. The same function tells the seconds of a cluster whose disks, network and tasks are given:
+plain readings of the smallest file, in the cache and not. `Machine.seconds` then predicts passes
+over files of other sizes, on several threads, in the system's cache and not, and visits of sparse
+chunks of other sizes. It takes about three minutes, on a machine with nothing else to do: the rates
+are those of the fastest calls. The same function tells the seconds of a cluster whose disks,
+network and tasks are given:
 10⁹×10⁵, 100 stored entries a row, on 100 machines (`--on-paper`, from the numbers of a run before).
 """
 
@@ -25,6 +27,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from outofcore import forget, read, timed, write
+from scipy.optimize import nnls
 
 import factormer
 from factormer.accelerate.passes import Sweeps
@@ -79,12 +82,17 @@ class Machine:
     cold: float  # bytes a second of what is not in the cache; what is there costs nothing
     network: float = float("inf")
     task: float = 0.0
+    copied: float = float("inf")  # bytes a second of a core that reads what is not in the cache
 
     def seconds(self, work: Work, cores: int = 1, disks: int = 1, links: int = 1) -> float:
-        """Seconds of a pass: the next block is read while cores work; the rest follows."""
+        """Seconds of a pass: the next block is read while cores work; the rest follows.
+
+        To read takes a core as well, for as long as it takes to read from the cache.
+        """
         compute = work.products / self.products[work.columns] + work.swept / self.swept
         compute += work.stored / self.stored + work.coded / self.coded + work.chunks * self.chunk
         disk = work.n_bytes / (self.cold * disks) if work.is_cold else 0.0
+        compute += work.n_bytes / self.copied if work.is_cold else 0.0
         travel = work.travels / (self.network * links)
         return max(disk, compute / cores) + travel + work.tasks * self.task
 
@@ -129,14 +137,17 @@ def calibrated(path: Path) -> Machine:
     swept = 4096 / best(lambda: update(VH, W))
     (m, few), (_, many), (rows, _) = CHUNKS
     less, more, longer = (visited(*chunk) for chunk in CHUNKS)
-    entry = (more - less) / (m * (many - few))
-    row = (longer - less) / (rows - m) - few * entry
-    chunk = max(less - m * (row + few * entry), 0.0)
+    parts = np.array([[m * few, m, 1.0], [m * many, m, 1.0], [rows * few, rows, 1.0]])
+    seconds = np.array([less, more, longer])
+    found, _ = nnls(parts / seconds[:, None], np.ones(3))  # differences of noise may be negative
+    entry, row, chunk = np.maximum(found, [1e-15, 1e-15, 0.0]).tolist()
     cold = []
     for _ in range(3):
         forget(path)
         cold.append(path.stat().st_size / timed(lambda: read(path)))
-    return Machine(rates, swept, 1 / entry, 1 / row, chunk, statistics.median(cold))
+    copied = path.stat().st_size / best(lambda: read(path))
+    found = rates, swept, 1 / entry, 1 / row, chunk, statistics.median(cold)
+    return Machine(*found, copied=copied)
 
 
 @torch.no_grad()
@@ -149,7 +160,7 @@ def passed(path: Path, n_threads: int, rounds: int, machine: Machine) -> list[di
     for is_cold in (False, True):
         for name, k in (("sketch", wide), ("iteration", RANK)):
             seconds, sums = [], None
-            for _ in range(rounds + 1):
+            for _ in range(rounds + 2):
                 if is_cold:
                     forget(path)
                 source = source_of(np.load(path, mmap_mode="r"))
@@ -171,6 +182,7 @@ def passed(path: Path, n_threads: int, rounds: int, machine: Machine) -> list[di
             work = Work(2.0 * m * n * k, k, swept, n_bytes=size, is_cold=is_cold)
             model = machine.seconds(work, n_threads)
             found = {"kind": name, "gigabytes": size / 1e9, "threads": n_threads, "cold": is_cold}
+            del seconds[0]  # in which threads begin, and code is loaded
             found |= {"seconds": statistics.median(seconds), "model": model}
             rows.append(found | {"all": seconds})
             print(rows[-1], flush=True)

@@ -171,3 +171,10 @@ def test_a_rank_is_chosen_in_one_pass(stored):
     B = blocks_of(source, "5MB")
     assert select_rank(B, range(2, 8)).rank in (R, R + 1)  # noise of mean 1/2 is one more
     assert B.record.passes == 1
+
+
+def test_a_matrix_of_zeros_gives_factors_of_zeros(stored):
+    result = factorize(stored(np.zeros((M, N))), R, memory_limit=LIMIT)
+    assert result.status.name == "CONVERGED"
+    assert not result.W.any()
+    assert result.W.shape == (M, R)

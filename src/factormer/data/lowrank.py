@@ -187,6 +187,8 @@ def whitening_by(
     gram: Float[Tensor, "j j"], size: Float[Tensor, " j"], least: float
 ) -> Float[Tensor, "j k"]:
     """The same from WᵀW and the norms of columns; eigenvalues up to `least` count as zero."""
+    if not bool(gram.any()):  # of a W of zeros, which one column of them spans
+        return torch.eye(len(gram), 1, dtype=gram.dtype, device=gram.device)
     unit = gram / size[:, None] / size
     found = torch.linalg.eigh(unit.cpu())  # a GPU would take longer for so few numbers
     values, vectors = (part.to(gram.device) for part in found)

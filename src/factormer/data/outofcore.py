@@ -22,7 +22,7 @@ from factormer.data.blocks import Blocks, Reader
 from factormer.data.memory import as_bytes, bytes_on
 from factormer.data.parts import Part, Parts, Surveyed, as_block
 from factormer.data.sources import Source
-from factormer.data.staging import Here, There
+from factormer.data.staging import Entries, Here, There
 from factormer.kernels.lanes import Line
 from factormer.kernels.threads import width
 
@@ -33,7 +33,7 @@ _BLOCK = 2**24  # bytes of a block from which larger ones are no faster
 _SENT = 2**27  # the same of a block that travels
 _HERE = torch.device("cpu")
 
-Room = Here | There | None  # None for sparse blocks, which bring their own
+Room = Here | There | None  # None for sparse blocks that bring their own
 
 
 @dataclass(eq=False)
@@ -146,8 +146,12 @@ class OutOfCore:
                 yield slice(a, b), block
 
     def _rooms(self, dtype: torch.dtype, count: int) -> list[Room]:
-        """Memory for some dense blocks."""
-        if self.source.is_sparse:
+        """Memory for some blocks."""
+        source = self.source
+        if source.starts is not None and source.index is not None:
+            most = int(np.diff(source.starts[list(self.ends)]).max())
+            return [Entries(most, source.dtype, source.index) for _ in range(count)]
+        if source.is_sparse:
             return [None] * count
         rows, n = max(b - a for a, b in pairwise(self.ends)), self.shape[1]
         if self.sent_to is not None:
@@ -155,10 +159,14 @@ class OutOfCore:
         return [Here(rows, n, kernels.real(dtype)) for _ in range(count)]
 
     def _load(self, a: int, b: int, dtype: torch.dtype, into: Room) -> Any:
-        take, room = self.source.take, None if into is None else into.emptied()
+        take = self.source.take
+        room = None if into is None or isinstance(into, Entries) else into.emptied()
         try:
-            if take is not None and room is not None and room.dtype == self.source.dtype:
-                rows: Any = take(a, b, room[: b - a])
+            if take is not None and isinstance(into, Entries):
+                rows: Any = take(a, b, into.pair)
+                block = as_block(rows, dtype)
+            elif take is not None and room is not None and room.dtype == self.source.dtype:
+                rows = take(a, b, room[: b - a])
                 block = torch.from_numpy(rows)
             else:
                 rows = self.source.read(a, b)
@@ -181,14 +189,18 @@ def blocks_of(
 
     With a device, dense ones travel there, and the limit is for its memory.
     """
-    limit = as_bytes(memory_limit) if sent_to is None else bytes_on(sent_to, memory_limit)
-    size = _BLOCK if sent_to is None else _SENT
+    limit = bytes_on(sent_to, memory_limit) if sent_to is not None else as_bytes(memory_limit)
+    given, size = limit, _BLOCK if sent_to is None else _SENT
+    if sent_to is None:
+        limit -= source.held
+        _check_held(source, given)
     ends, largest = _cut(source, float(min(limit / _SHARE, size)))
     if largest > limit / _LANES:
+        rows = max(b - a for a, b in pairwise(ends))
         raise ValueError(
-            f"memory_limit is {limit:.3g} bytes, and {largest:.3g} of V, a {source.kind}, are "
-            "stored together, of which three must fit: raise memory_limit, or store V in smaller "
-            "chunks or row groups"
+            f"V, a {source.kind}, stores {rows} rows together, which take {largest:.3g} bytes, and "
+            f"three times that must fit into memory_limit, of which {limit:.3g} bytes are left: "
+            "raise it, or store V in smaller chunks or row groups"
         )
     more = 0 if sent_to is not None else min(_more_threads(), int(limit / _MORE / largest))
     room = limit - (_LANES + more) * largest
@@ -204,8 +216,21 @@ def limit_for(reader: Reader, need: float) -> float:
     together = stored * max(source.nbytes / source.shape[0], 1.0)
     size = _BLOCK if reader.sent_to is None else _SENT
     least = max(min(need / (1 - _LANES / _SHARE), need + _LANES * size), need + _LANES * together)
-    more = _more_threads() if reader.sent_to is None else 0
-    return least / (1 - 1 / _MORE) if more else least
+    if reader.sent_to is not None:
+        return least
+    return source.held + (least / (1 - 1 / _MORE) if _more_threads() else least)
+
+
+def _check_held(source: Source, limit: float) -> None:
+    """Refuse a limit that a store exceeds by itself."""
+    if source.held >= limit:
+        groups = "" if source.ends is None else f" in {len(source.ends) - 1} row groups"
+        raise ValueError(
+            f"V, a {source.kind} of {source.shape[0]}×{source.shape[1]}{groups}, takes about "
+            f"{source.held:.3g} bytes beside its blocks, for where its rows are and for chunks "
+            f"that are decoded, and memory_limit is {limit:.3g}: raise memory_limit, or store V in "
+            "fewer row groups, or in smaller chunks"
+        )
 
 
 def _more_threads() -> int:

@@ -193,10 +193,12 @@ def survey(block: Any, name: str, columns: tuple[str, ...] = ()) -> Float[Tensor
         values = torch.from_numpy(block.data)
         if values.numel():
             _check(values, name)
-        squares = np.square(block.data, dtype=np.float64)
-        square = scipy.sparse.csr_array((squares, block.indices, block.indptr), block.shape)
-        sums = [A.sum(axis=1, dtype=np.float64) for A in (block, square)]
-        return torch.from_numpy(np.stack([np.asarray(s).ravel() for s in sums], 1))
+        sums = torch.empty(block.shape[0], 2, dtype=torch.float64)
+        for rows, piece in _pieces(block):
+            for k in range(2):
+                sums[rows, k] = torch.from_numpy(piece @ np.ones(block.shape[1]))
+                np.square(piece.data, out=piece.data)
+        return sums
     sums = torch.empty(len(block), 2, dtype=torch.float64, device=block.device)
     real, on_cpu = kernels.real(block.dtype), block.device.type == "cpu"
     large = on_cpu and block.numel() >= _LARGE
@@ -225,6 +227,19 @@ def _cut(start: int, stop: int, block: Tensor) -> Iterator[slice]:
     piece = _PIECE if block.device.type == "cpu" else _FAR_PIECE
     step = max(1, piece // block.shape[1])
     return (slice(a, min(a + step, stop)) for a in range(start, stop, step))
+
+
+def _pieces(block: Any) -> Iterator[tuple[slice, Any]]:
+    """A few rows of a CSR block at a time, copied in float64."""
+    starts, m = block.indptr, block.shape[0]
+    a = 0
+    while a < m:
+        b = int(np.searchsorted(starts, starts[a] + _PIECE, side="right")) - 1
+        b = max(b, a + 1)
+        at = slice(starts[a], starts[b])
+        parts = block.data[at].astype(np.float64), block.indices[at], starts[a : b + 1] - starts[a]
+        yield slice(a, b), scipy.sparse.csr_array(parts, shape=(b - a, block.shape[1]))
+        a = b
 
 
 def _check(values: Tensor, name: str, columns: tuple[str, ...] = ()) -> None:
@@ -264,5 +279,5 @@ def _sq_error(
             error += torch.linalg.vector_norm(residual, dtype=torch.float64) ** 2
         return error
     W, H = W.double(), H.double()
-    VH = c * times(block.astype(np.float64), H)
-    return (norm + inner(W.mT @ W, H.mT @ H) - 2 * inner(VH, W)).clamp(min=0)
+    both = sum(inner(times(some, H), W[rows]) for rows, some in _pieces(block))
+    return (norm + inner(W.mT @ W, H.mT @ H) - 2 * c * both).clamp(min=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,6 +17,11 @@ from factormer.data.cached import rows_of
 
 _REAL = (torch.float32, torch.float64)
 _STORES = ("h5py", "zarr", "anndata")  # packages whose arrays are read by slices of rows
+_DECODED = 64  # columns of a Parquet file that are decoded at a time
+_PIECE, _COPIES = 2**22, 3  # bytes that Zarr is asked for at a time, and copies of a chunk
+_FREE = 2**23  # bytes of it that count as those of the library itself
+_SLOTS, _CACHE = 521, 2**20  # of HDF5, whose own is 8 MB for each dataset
+_OF_CHUNK, _OF_COLUMN = 1000, 2500  # bytes that pyarrow holds of its footer (measured)
 _FORMATS = ("encoding-type", "h5sparse_format", "format")
 _SHAPES = ("shape", "h5sparse_shape")
 
@@ -27,9 +33,10 @@ class Source:
     Rows are stored `step` at a time, so that blocks of a multiple of that are read only once;
     `ends` are the only places where a block may end, if the store does not leave a choice.
     `entries` counts what is stored, zeros or not. `take(a, b, room)`, if there is one, returns
-    them in the file cache or read into `room`, which saves a copy. `file` is where it lies, if
-    known. `columns` are their names. `starts` is where the entries of each row of a sparse store
-    begin, and where they end.
+    them in the file cache or read into `room`, which saves a copy; of a sparse store, it takes room
+    for entries and for their columns, of type `index`. `file` is where it lies, if known. `columns`
+    are their names. `starts` is where the entries of each row of a sparse store begin, and where
+    they end. `held` are bytes that it takes itself while it is open.
     """
 
     read: Callable[[int, int], Any]
@@ -40,10 +47,12 @@ class Source:
     is_sparse: bool = False
     step: int = 1
     ends: tuple[int, ...] | None = None
-    take: Callable[[int, int, np.ndarray], np.ndarray] | None = None
+    take: Callable[[int, int, Any], Any] | None = None
     file: str | None = None
     columns: tuple[str, ...] = ()
     starts: np.ndarray | None = None
+    held: float = 0.0
+    index: np.dtype | None = None
 
     @property
     def itemsize(self) -> int:
@@ -118,7 +127,48 @@ def _sliced(V: Any, kind: str) -> Source:
     chunks = getattr(V, "chunks", None)
     step = int(chunks[0]) if chunks else 1
     dtype, entries = np.dtype(V.dtype), float(m) * n
-    return Source(lambda a, b: np.asarray(V[a:b]), (m, n), dtype, kind, entries, step=step)
+    found = Source(lambda a, b: np.asarray(V[a:b]), (m, n), dtype, kind, entries, step=step)
+    if kind == "zarr array" and chunks:
+        held = max(_COPIES * float(np.prod(chunks)) * dtype.itemsize - _FREE, 0.0)
+        return replace(found, take=_in_pieces(V, step, int(chunks[1])), held=held)
+    if not hasattr(V, "read_direct"):
+        return found
+    return replace(found, take=_direct(V), held=_decoding(V))  # a dataset of HDF5
+
+
+def _direct(V: Any) -> Callable[[int, int, Any], Any]:
+    """How rows of a dataset of HDF5 are read into an array."""
+
+    def take(a: int, b: int, room: np.ndarray) -> np.ndarray:
+        V.read_direct(room, np.s_[a:b])
+        return room
+
+    return take
+
+
+def _in_pieces(V: Any, rows: int, columns: int) -> Callable[[int, int, Any], Any]:
+    """How rows of a Zarr array are read into another: a few chunks at a time.
+
+    Zarr decodes all that it is asked for side by side, in threads that keep their memory.
+    """
+    wide = columns * max(1, _PIECE // (rows * columns * V.dtype.itemsize))
+
+    def take(a: int, b: int, room: np.ndarray) -> np.ndarray:
+        for top in range(a, b, rows):
+            for left in range(0, room.shape[1], wide):
+                at, across = slice(top, min(top + rows, b)), slice(left, left + wide)
+                room[at.start - a : at.stop - a, across] = V[at, across]
+        return room
+
+    return take
+
+
+def _decoding(V: Any) -> float:
+    """Bytes that HDF5 takes to decode a chunk that its cache has no place for."""
+    if V.chunks is None:
+        return 0.0
+    size = float(np.prod(V.chunks)) * V.dtype.itemsize
+    return 2 * size if size > V.id.get_access_plist().get_chunk_cache()[1] else 0.0
 
 
 def _sparse_store(V: Any) -> Source:
@@ -138,9 +188,8 @@ def _by_rows(read: Callable[[int, int], Any], shape: Any, dtype: Any, group: Any
             f"{m + 1} and must not decrease: write it again as CSR"
         )
     entries = float(starts[-1] - starts[0])
-    return Source(
-        read, (m, n), np.dtype(dtype), "sparse store", entries, is_sparse=True, starts=starts
-    )
+    parts = read, (m, n), np.dtype(dtype), "sparse store", entries, True
+    return Source(*parts, starts=starts, held=float(starts.nbytes))
 
 
 def _group(group: Any, package: str) -> Source:
@@ -165,17 +214,36 @@ def _compressed(group: Any) -> Source:
         )
     _check_rows(kind.decode() if isinstance(kind, bytes) else str(kind))
     m, n = (int(size) for size in shape)
-    data, indices = group["data"], group["indices"]
+    data, indices = (_thrifty(group, name) for name in ("data", "indices"))
 
     def read(a: int, b: int) -> Any:
-        starts = source.starts
-        assert starts is not None
-        inside = slice(int(starts[a]), int(starts[b]))
-        parts = (data[inside], indices[inside], starts[a : b + 1] - starts[a])
+        begin, end = whole.starts[[a, b]].tolist()  # pyright: ignore[reportOptionalSubscript]
+        return take(a, b, (np.empty(end - begin, data.dtype), np.empty(end - begin, index)))
+
+    def take(a: int, b: int, room: tuple[np.ndarray, np.ndarray]) -> Any:
+        assert whole.starts is not None
+        starts = whole.starts[a : b + 1]
+        begin, end = int(starts[0]), int(starts[-1])
+        pair = tuple(F[: end - begin] for F in room)
+        if end > begin:
+            for F, stored in zip(pair, (data, indices), strict=True):
+                stored.read_direct(F, np.s_[begin:end])
+        parts = (*pair, (starts - begin).astype(index))  # of one type, or they are copied
         return scipy.sparse.csr_array(parts, shape=(b - a, n))
 
-    source = _by_rows(read, (m, n), data.dtype, group)
-    return source
+    index = np.dtype(indices.dtype)
+    plain = _by_rows(read, (m, n), data.dtype, group)
+    held = plain.held + _decoding(data) + _decoding(indices)
+    whole = replace(plain, take=take, index=index, held=held)
+    return whole
+
+
+def _thrifty(group: Any, name: str) -> Any:
+    """A dataset of HDF5 that keeps few of its chunks: rows are read in order, and each once."""
+    h5py: Any = sys.modules["h5py"]  # which made the group
+    access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+    access.set_chunk_cache(_SLOTS, _CACHE, 1.0)
+    return h5py.Dataset(h5py.h5d.open(group.id, name.encode(), access))
 
 
 def _told(group: Any, names: tuple[str, ...]) -> Any:
@@ -191,27 +259,51 @@ def _told(group: Any, names: tuple[str, ...]) -> Any:
 def _parquet(file: Any) -> Source:
     """The columns of a Parquet file, all of which must be numbers; blocks are row groups.
 
-    A null becomes NaN, an entry that is not known.
+    A null becomes NaN, an entry that is not known. A few columns are decoded at a time.
     """
     schema, about = file.schema_arrow, file.metadata
     names = [name for name in schema.names if not name.startswith("__index_level_")]
     kinds = [_number(schema.field(name)) for name in names]
-    dtype = np.result_type(*kinds) if names else np.dtype(float)
+    kind = np.result_type(*kinds) if names else np.dtype(float)
     m, n = about.num_rows, len(names)
-    _check((m, n), dtype, "Parquet file")
+    _check((m, n), kind, "Parquet file")
     sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
     ends = np.cumsum([0, *sizes]).tolist()
-    with_nulls = np.float32 if dtype == np.float32 else np.float64
+    dtype = np.dtype(np.float32 if kind == np.float32 else np.float64)
 
-    def read(a: int, b: int) -> np.ndarray:
+    def take(a: int, b: int, room: np.ndarray) -> np.ndarray:
         groups = list(range(ends.index(a), ends.index(b)))
-        columns = file.read_row_groups(groups, columns=names).columns
-        kind = with_nulls if any(column.null_count for column in columns) else dtype
-        return np.stack([np.asarray(column.to_numpy(), kind) for column in columns], axis=1)
+        for first in range(0, n, _DECODED):
+            some = slice(first, first + _DECODED)
+            table = file.read_row_groups(groups, columns=names[some], use_threads=False)
+            piece = np.empty((table.num_columns, b - a), dtype)
+            for row, column, kind in zip(piece, table.columns, kinds[some], strict=True):
+                at = 0
+                for chunk in column.chunks:
+                    row[at : at + len(chunk)] = _decoded(chunk, kind)
+                    at += len(chunk)
+            room[:, some] = piece.T
+        return room
 
-    places = tuple(sorted(set(ends)))  # row groups may be empty
-    entries, columns = float(m) * n, tuple(names)
-    return Source(read, (m, n), dtype, "Parquet file", entries, ends=places, columns=columns)
+    return Source(
+        lambda a, b: take(a, b, np.empty((b - a, n), dtype)),
+        (m, n),
+        dtype,
+        "Parquet file",
+        float(m) * n,
+        ends=tuple(sorted(set(ends))),  # row groups may be empty
+        take=take,
+        columns=tuple(names),
+        held=max(n * (_OF_COLUMN + float(_OF_CHUNK) * len(sizes)) - _FREE, 0.0),
+    )
+
+
+def _decoded(column: Any, kind: np.dtype) -> np.ndarray:
+    """A piece of a column as numpy's. pyarrow's own way imports pandas, some 30 MB."""
+    if column.null_count or kind.kind == "b" or not len(column):
+        return column.to_numpy(zero_copy_only=False).astype(float)
+    values = np.frombuffer(column.buffers()[1], kind)
+    return values[column.offset : column.offset + len(column)]
 
 
 def _number(field: Any) -> np.dtype:

@@ -6,9 +6,12 @@ own, while the device works on another block.
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +22,13 @@ class Here:
     """A room in memory: what is read into it is worked on where it is."""
 
     def __init__(self, rows: int, n: int, kind: np.dtype) -> None:
-        self.host = np.empty((rows, n), kind)
+        self.host = _fresh(rows * n, kind).reshape(rows, n)
 
     def emptied(self) -> np.ndarray:
         """The room, into which the next block may be read."""
         return self.host
 
-    def sent(self, block: Tensor) -> Tensor:
+    def sent(self, block: Any) -> Any:
         """The block where it is worked on; it may still be on its way."""
         return block
 
@@ -33,6 +36,13 @@ class Here:
     def working(self) -> Iterator[None]:
         """Within, the block has arrived; after it, another one may take its place."""
         yield
+
+
+class Entries(Here):
+    """The same for the entries of sparse rows and their columns, side by side."""
+
+    def __init__(self, count: int, kind: np.dtype, index: np.dtype) -> None:
+        self.pair = _fresh(count, kind), _fresh(count, index)
 
 
 class There:
@@ -77,6 +87,16 @@ class There:
             yield
             if self.on_gpu:
                 self._used.record(torch.cuda.current_stream(self.device))
+
+
+def _fresh(count: int, kind: np.dtype) -> np.ndarray:
+    """Memory straight from the system, to which it goes back as a whole.
+
+    What an allocator gets back it keeps, in holes between what came later.
+    """
+    size = max(count * kind.itemsize, 1)
+    how = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
+    return np.frombuffer(mmap.mmap(-1, size, **how), kind, count)
 
 
 @cache

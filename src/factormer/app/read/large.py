@@ -44,7 +44,7 @@ def _store(path: Path, suffix: str, key: str | None) -> Any:
     if suffix == ".zarr":
         store = require("zarr", path).open(str(path), mode="r")
         return _chosen(store, path, key) if hasattr(store, "keys") else store
-    file = require("h5py", path).File(path, "r")
+    file = require("h5py", path).File(path, "r", rdcc_nbytes=2**20)  # it is read in order
     if suffix == ".h5ad":
         return file["X"] if key is None else file["layers"][key]
     return _chosen(file, path, key)

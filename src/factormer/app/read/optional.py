@@ -12,6 +12,8 @@ def require(package: str, path: Path) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
+        name = package.partition(".")[0]
+        extra = name if name == "zarr" else "read"
         raise ImportError(
-            f"reading {path} needs {package.partition('.')[0]}: pip install 'factormer[read]'"
+            f"reading {path} needs {name}: pip install 'factormer[{extra}]'"
         ) from error
