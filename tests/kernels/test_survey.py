@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from factormer import kernels
@@ -38,3 +39,9 @@ def test_one_bad_entry_is_found(surveyed, bad, words, rng):
 def test_entries_whose_sum_overflows_are_no_error(surveyed):
     sums = surveyed(torch.full((2, 10), 1e308, dtype=torch.float64), "V")
     assert bool(sums.isinf().all())
+
+
+@pytest.mark.parametrize(("entry", "square"), [(1e100, 1e200), (1e308, np.inf)])
+def test_large_entries_of_sparse_blocks_are_no_error(surveyed, entry, square):
+    sums = surveyed(scipy.sparse.csr_array(entry * np.eye(3, 4)), "V")
+    torch.testing.assert_close(sums, torch.tensor([[entry, square]] * 3, dtype=torch.float64))

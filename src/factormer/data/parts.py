@@ -194,10 +194,12 @@ def survey(block: Any, name: str, columns: tuple[str, ...] = ()) -> Float[Tensor
         if values.numel():
             _check(values, name)
         sums = torch.empty(block.shape[0], 2, dtype=torch.float64)
+        ones = np.ones(block.shape[1])
         for rows, piece in _pieces(block):
-            for k in range(2):
-                sums[rows, k] = torch.from_numpy(piece @ np.ones(block.shape[1]))
+            sums[rows, 0] = torch.from_numpy(piece @ ones)
+            with np.errstate(over="ignore"):  # as of dense blocks
                 np.square(piece.data, out=piece.data)
+            sums[rows, 1] = torch.from_numpy(piece @ ones)
         return sums
     sums = torch.empty(len(block), 2, dtype=torch.float64, device=block.device)
     real, on_cpu = kernels.real(block.dtype), block.device.type == "cpu"
