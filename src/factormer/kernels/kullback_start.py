@@ -83,7 +83,9 @@ def _squared(x, m, share):
             for j in range(len(part)):
                 part[j] *= part[j]
                 total += part[j]
-            least = max(share * total / len(part), _EPS if total == 0 else 0.0)
+            least = share * total / len(part)
+            if not least > 0:  # which it is where all are zero, or squares are too small
+                least = _EPS
             for j in range(len(part)):
                 part[j] = max(part[j], least)
 
