@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from factormer import factorize
+from factormer.accelerate import newton
 from factormer.data.intake import as_matrix
 from factormer.data.observations import observe
+from factormer.kernels import kullback_start
 from factormer.penalties import L1
 from factormer.run import execute, small
 from factormer.run.choose import choose
@@ -199,3 +201,42 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch):
     assert x.status is Status.INTERRUPTED
     assert x.n_iter == 20
     assert torch.isfinite(x.factors.W).all()
+
+
+def test_an_interrupt_within_iterations_tells_the_error_of_the_factors(monkeypatch):
+    V, made, calls = COUNTS["square"], newton.Run.__call__, []
+
+    def interrupted(self, n_iter):
+        found = made(self, n_iter)
+        calls.append(n_iter)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(newton.Run, "__call__", interrupted)
+    x = factorize(V, 4, max_iter=50, tol=1e-9, **KULLBACK)
+    y = x.W @ x.H.T
+    loss = y.sum() - V.sum() + (V[V > 0] * np.log(V[V > 0] / y[V > 0])).sum()
+    assert x.status is Status.INTERRUPTED
+    assert x.loss == pytest.approx(loss, rel=1e-9)
+
+
+def test_a_watch_may_fit_another_matrix_of_the_same_shape():
+    V, asked = COUNTS["square"], {"max_iter": 30, "tol": 1e-12, **KULLBACK}
+
+    def watch(x, trace):
+        factorize(V[::-1], 3, **asked)
+        return False
+
+    alone, watched = factorize(V, 3, **asked), factorize(V, 3, watch=watch, **asked)
+    np.testing.assert_array_equal(watched.W, alone.W)
+    np.testing.assert_array_equal(watched.trace.rmse, alone.trace.rmse)
+
+
+@pytest.mark.parametrize("entry", [0.0, 1e-170, 2.3e-162])
+def test_no_entry_of_a_start_is_zero_however_small_its_component(entry):
+    x = np.zeros((2, 7))
+    x[0, [1, 5]], x[1] = entry, 1.0
+    kullback_start._squared.py_func(x, 3, 0.01)  # pyright: ignore[reportFunctionMemberAccess]
+    assert (x > 0).all()
+    np.testing.assert_array_equal(x[1], 1.0)

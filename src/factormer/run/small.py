@@ -79,7 +79,10 @@ def fitted(
     assert compiled is not None
     assert isinstance(problem.V, Dense)
     (m, n), r = problem.V.shape, problem.rank
-    desk, x = scratch(compiled.Desk.of, m, n, r), np.empty((m + n, r))
+    desk = scratch(compiled.Desk.of, m, n, r)
+    if callback is not None or watch is not None:  # which may fit a matrix of this shape themselves
+        desk = compiled.Desk.of(m, n, r)
+    x = np.empty((m + n, r))
     mean, loss = _started(compiled, plan, seed, desk, x)
     if not loss < math.inf:
         return None
@@ -122,7 +125,8 @@ def fitted(
     except KeyboardInterrupt:
         if not len(trace):
             raise
-        status = Status.INTERRUPTED
+        x = unit * x  # which may be ahead of the trace
+        return Result(_apart(x, m), Status.INTERRUPTED, trace, problem.rmse(_apart(x, m)))
     error = torch.from_numpy(np.array(unit * rmse))  # the fastest way there
     return Result(_apart(unit * x, m), status, trace, error)
 
