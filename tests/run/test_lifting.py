@@ -1,14 +1,22 @@
 """Starts for other losses: where they begin, whatever the shape and precision of V."""
 
+from threading import Barrier, current_thread, main_thread
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from factormer import factorize
+from factormer import factorize, kernels
+from factormer.accelerate import lines
+from factormer.accelerate.her import HER
+from factormer.accelerate.lines import Lines
 from factormer.data import Dense
+from factormer.kernels.threads import threads
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
 from factormer.run.lifting import Lifted, Rooted, rooted, squared
+from factormer.run.result import Status
 from factormer.solvers.loop import iterated
 from factormer.starts import Random
 
@@ -74,3 +82,45 @@ def test_several_runs_on_counts_are_made_side_by_side():
     assert "3 runs" in str(best.plan)
     assert "side by side, from rotated in turn" in str(best.plan)
     assert best.rmse <= best.trace.rmse.min() * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("n_init", [1, 3])
+def test_a_time_limit_ends_the_fits_of_the_roots(n_init, monkeypatch):
+    made, iterate = [], Lines.iterate
+
+    def counting(self):
+        made.append(len(self))
+        return iterate(self)
+
+    monkeypatch.setattr(Lines, "iterate", counting)
+    asked: dict[str, Any] = {"loss": "kullback-leibler", "n_init": n_init, "time_limit": 1e-6}
+    result = factorize(counts(200, 150, 4).numpy(), 4, **asked)
+    assert result.status is Status.TIME_LIMIT
+    assert made == [2, 2] * n_init  # one iteration of each pair
+    assert np.isfinite(result.loss)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("broken", ["_together", "_alone"])
+def test_an_interrupt_ends_the_fits_in_other_threads(broken, monkeypatch):
+    """A pair of fits would take minutes here if it were not told."""
+    problem = Problem(Dense(counts(40, 30, 4)), 3)
+    starts = [Random()(problem, torch.Generator().manual_seed(k)) for k in range(4)]
+    begun, how = Barrier(2), getattr(lines, broken)
+
+    def interrupted(*given):
+        begun.wait(30)
+        if current_thread() is main_thread():
+            raise KeyboardInterrupt
+        return how(*given)
+
+    monkeypatch.setattr(lines, broken, interrupted)
+    if broken == "_alone":
+        monkeypatch.setattr(kernels, "shared_products", lambda *wanted: None)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threads(), pytest.raises(KeyboardInterrupt):
+            lines.side_by_side(problem, HER(), starts, 10**7)
+    finally:
+        torch.set_num_threads(before)

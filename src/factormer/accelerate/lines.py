@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from factormer.problem.arrays import side_by_side as beside
 from factormer.problem.problem import Problem
 from factormer.problem.products import RESOLVED
 from factormer.solvers.hals import FLAT
-from factormer.solvers.loop import iterated
+from factormer.solvers.loop import loop
 
 _EVERY = 10  # iterations between two looks at what they gain
 _PAIR = 2  # problems side by side, if there are few
@@ -137,33 +139,56 @@ class Fit(NamedTuple):
 
 
 def side_by_side(
-    problem: Problem, solver: HER, starts: list[Factors], n_iter: int, *, gain: float = 0.0
+    problem: Problem,
+    solver: HER,
+    starts: list[Factors],
+    n_iter: int,
+    *,
+    gain: float = 0.0,
+    until: float | None = None,
 ) -> list[Fit]:
     """Iterations on one dense V from each start: in pairs, over as many threads as there are.
 
-    A pair ends early once ten iterations lower both errors by no more than this share. Rounding
-    does not depend on the threads. Where nothing can be compiled, or fits are so good that
-    these iterations lack digits, they are made one after another.
+    A pair ends early once ten iterations lower both errors by less than this share, and all do once
+    `time.perf_counter()` is at `until`, or one is interrupted. Rounding does not depend on the
+    threads. Where nothing can be compiled, or fits are so good that these iterations lack digits,
+    they are made one after another.
     """
     V, fits = problem.V, list[Fit | None]([None] * len(starts))
     wanted = ((name, kernels.real(V.dtype)) for name in ("half_steps", "sweeping"))
     alone = not isinstance(V, Dense) or None in (kernels.shared_products(*w) for w in wanted)
+    interrupted = Event()
+
+    def is_over() -> bool:
+        return interrupted.is_set() or (until is not None and time.perf_counter() >= until)
+
+    def some(first: int, last: int) -> None:
+        for pair in range(first, last):
+            at = range(len(starts))[_PAIR * pair : _PAIR * (pair + 1)]
+            begun = [starts[k] for k in at]
+            made = None if alone else _together(problem, solver, begun, n_iter, gain, is_over)
+            for k, fit in zip(at, made or [None] * len(at), strict=True):
+                fits[k] = fit or _alone(problem, solver, starts[k], n_iter, is_over)
 
     def pairs(first: int, last: int) -> None:
-        with torch.no_grad():  # which is a setting of each thread
-            for pair in range(first, last):
-                at = range(len(starts))[_PAIR * pair : _PAIR * (pair + 1)]
-                some = [starts[k] for k in at]
-                made = None if alone else _together(problem, solver, some, n_iter, gain)
-                for k, fit in zip(at, made or [None] * len(at), strict=True):
-                    fits[k] = fit or _alone(problem, solver, starts[k], n_iter)
+        try:
+            with torch.no_grad():  # which is a setting of each thread
+                some(first, last)
+        except BaseException:
+            interrupted.set()  # since the other threads are waited for
+            raise
 
     share(pairs, -(-len(starts) // _PAIR), work=_LONG)
     return [fit for fit in fits if fit is not None]
 
 
 def _together(
-    problem: Problem, solver: HER, starts: list[Factors], n_iter: int, gain: float
+    problem: Problem,
+    solver: HER,
+    starts: list[Factors],
+    n_iter: int,
+    gain: float,
+    is_over: Callable[[], bool],
 ) -> list[Fit] | None:
     """None where errors are too small."""
     V, (m, _) = problem.V, problem.V.shape
@@ -176,6 +201,8 @@ def _together(
         errors, resolved = lines.iterate()
         if not resolved.all() or not np.isfinite(errors).all():
             return None
+        if is_over():
+            break
         if t % _EVERY == 0:
             if (before - errors < gain * errors).all():
                 break
@@ -185,9 +212,14 @@ def _together(
     return [Fit(Factors(x[:m].contiguous(), x[m:].contiguous()), float(e)) for x, e in ends]
 
 
-def _alone(problem: Problem, solver: HER, x: Factors, n_iter: int) -> Fit:
-    state = iterated(problem, solver, x, n_iter)
-    return Fit(state.factors, float(state.sq_error(problem)))
+def _alone(
+    problem: Problem, solver: HER, x: Factors, n_iter: int, is_over: Callable[[], bool]
+) -> Fit:
+    looks = loop(problem, solver, x, limit=n_iter, at_most=_EVERY)
+    look = next(looks)
+    while not is_over() and (later := next(looks, None)) is not None:
+        look = later
+    return Fit(look.factors, float(look.state.sq_error(problem)))
 
 
 class _SparseProducts(NamedTuple):

@@ -23,6 +23,7 @@ from factormer.problem.problem import Problem
 from factormer.run import small
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width, where_rows_are
+from factormer.run.lifting import in_time
 from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
@@ -73,6 +74,7 @@ def _one(
     asked, plan = plan, _thinned(plan)
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
+    plan = plan if until is None else _in_time(plan, until)
     begun, left, there = started, plan.n_runs, where_rows_are(plan)
     is_small = small.serves(plan)
     for start, seeds in _runs(plan):
@@ -111,6 +113,12 @@ def _thinned(plan: Plan) -> Plan:
         return plan
     request = plan.request
     return replace(plan, request=replace(request, problem=thinned(request.problem)))
+
+
+def _in_time(plan: Plan, until: float) -> Plan:
+    """The plan, with starts that end about then."""
+    first, again, *kinds = (in_time(x, until) for x in (plan.start, plan.restart, *plan.kinds))
+    return replace(plan, start=first, restart=again, kinds=tuple(kinds))
 
 
 def _is_better(result: Result, best: Result) -> bool:

@@ -97,6 +97,7 @@ class Rooted:
     n_rotated: int = 2
     n_best: int = 2
     gain: float = 3e-4  # of the error, by ten iterations on √V, that they have to be worth
+    until: float | None = None  # the reading of `time.perf_counter()` at which they end
     solver: HER = field(default_factory=HER)
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
@@ -105,7 +106,8 @@ class Rooted:
         V, r = problem.V.to(torch.float32), problem.rank
         roots, counts = Problem(rooted(V), r), Problem(V, r, Beta(1.0))
         starts = self._starts(roots, rng)
-        fits = side_by_side(roots, self.solver, starts, self.on_roots, gain=self.gain)
+        ends = {"gain": self.gain, "until": self.until}
+        fits = side_by_side(roots, self.solver, starts, self.on_roots, **ends)
         fits.sort(key=lambda fit: fit.error)
 
         def mended(fit: Fit) -> tuple[float, Factors]:
@@ -162,6 +164,13 @@ class Beside:
         size = H.abs().amax(dim=0)
         size = torch.where(size > 0, size, 1.0)
         return Factors(lifted(W * size) / size, H)
+
+
+def in_time(start: Initializer, until: float) -> Initializer:
+    """The same start, which ends about then if it is one of those that take long."""
+    if isinstance(start, Beside) and isinstance(start.base, Rooted):
+        return replace(start, base=replace(start.base, until=until))
+    return start
 
 
 @dataclass(frozen=True)
