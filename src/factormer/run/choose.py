@@ -338,8 +338,7 @@ def _auto_lifted(request: Request) -> _Start:
         why = "20 iterations of least squares on √V first, and three multiplicative updates"
         return _Start(Squared(random, on_counts=3), "random", why)
     if small and counts:
-        why = "V is small: 20 iterations of least squares on √V first"
-        return _Start(Squared(random), "random", why)
+        return _Start(Squared(random), "random", "20 iterations of least squares on √V first")
     if one and counts and known.device.type == "cpu":
         return _Start(Rooted(), "rotated", "several fits of √V first, side by side")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
