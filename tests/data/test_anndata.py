@@ -50,6 +50,18 @@ def test_x_of_a_file_in_blocks_gives_the_fit_in_memory(tmp_path, kind):
     assert found.rmse == pytest.approx(inside.rmse, rel=1e-3)
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint16, np.uint32])
+def test_columns_of_few_bits_do_not_narrow_row_pointers(tmp_path, kind):
+    V = scipy.sparse.csr_array(np.tile(counts(), (4, 1)))
+    assert V.nnz > 2**16
+    with written(tmp_path / "V.h5ad", V.toarray(), "csr") as file:
+        del file["X"]["indices"]
+        file["X"]["indices"] = V.indices.astype(kind)
+        source = source_of(file["X"])
+        assert source is not None
+        np.testing.assert_array_equal(source.read(0, 4 * M).toarray(), V.toarray())
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_a_backed_anndata_is_read_in_blocks(tmp_path, kind):
     anndata: Any = pytest.importorskip("anndata")

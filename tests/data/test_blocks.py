@@ -286,7 +286,8 @@ def test_a_closed_file_is_said(tmp_path):
 
 
 def parquet(folder, columns, **options) -> Any:
-    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "V.parquet", **options)
+    table = columns if isinstance(columns, pyarrow.Table) else pyarrow.table(columns)
+    pyarrow.parquet.write_table(table, folder / "V.parquet", **options)
     return pyarrow.parquet.ParquetFile(folder / "V.parquet")
 
 
@@ -382,3 +383,9 @@ def test_readings_in_memory_are_counted_by_the_product(rng):
             matrix.sq_norm()  # which is kept
         assert count.passes == 4
     assert readings.so_far() == 0
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    table = pyarrow.Table.from_arrays([pyarrow.array([1.0, 2.0])] * 3, ["a", "b", "a"])
+    with pytest.raises(ValueError, match="several columns of the name 'a'; rename them"):
+        source_of(parquet(tmp_path, table))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -228,7 +229,8 @@ def _compressed(group: Any) -> Source:
         if end > begin:
             for F, stored in zip(pair, (data, indices), strict=True):
                 stored.read_direct(F, np.s_[begin:end])
-        parts = (*pair, (starts - begin).astype(index))  # of one type, or they are copied
+        kind = index if end - begin <= np.iinfo(index).max else np.int64
+        parts = (*pair, (starts - begin).astype(kind))  # of one type, or they are copied
         return scipy.sparse.csr_array(parts, shape=(b - a, n))
 
     index = np.dtype(indices.dtype)
@@ -263,6 +265,10 @@ def _parquet(file: Any) -> Source:
     """
     schema, about = file.schema_arrow, file.metadata
     names = [name for name in schema.names if not name.startswith("__index_level_")]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(
+            f"V, a Parquet file, has several columns of the name {twice[0]!r}; rename them"
+        )
     kinds = [_number(schema.field(name)) for name in names]
     kind = np.result_type(*kinds) if names else np.dtype(float)
     m, n = about.num_rows, len(names)

@@ -24,7 +24,7 @@ from factormer.train.anyrank.sweeps import SweptHALS
 
 KULLBACK = Beta(1.0)
 _DRAWN = ("exponential", "gamma", "lognormal", "sparse", "smooth", "uneven")  # means of counts
-_ON_ROOTS, _ON_COUNTS = 15, 3  # iterations of a start, as in `run.lifting.Rooted`
+_ON_ROOTS, _ON_COUNTS = 15, 3  # iterations of a start like `run.lifting.Squared`
 
 
 @dataclass(frozen=True)
