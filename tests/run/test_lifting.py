@@ -80,7 +80,7 @@ def test_several_runs_on_counts_are_made_side_by_side():
     best = factorize(V, 6, loss="kullback-leibler", max_iter=60, n_init=3)
     assert best.loss <= (1 + 1e-3) * one.loss
     assert "3 runs" in str(best.plan)
-    assert "side by side, from rotated in turn" in str(best.plan)
+    assert "(side by side; then a few more" in str(best.plan)
     assert best.rmse <= best.trace.rmse.min() * (1 + 1e-6)
 
 

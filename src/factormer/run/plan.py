@@ -88,11 +88,9 @@ class Plan:
         if self.n_runs > 1:
             start += f"; {self.n_runs} runs, of which the best is kept"
         if self.kinds:
-            others = (type(kind).__name__.lower() for kind in self.kinds[1:])
-            names = ", ".join([self.start_name, *others])
-            start += (
-                f"\n(side by side, from {names} in turn; then a few more that are made of the best)"
-            )
+            others = [type(kind).__name__.lower() for kind in self.kinds[1:]]
+            turns = f", from {', '.join([self.start_name, *others])} in turn" if others else ""
+            start += f"\n(side by side{turns}; then a few more that are made of the best)"
         last = self.stages[-1]
         stages = tuple(
             f"{stage.name} on {stage.view.value}: {stage.why}\n{self._until(stage, stage is last)}"
