@@ -132,7 +132,7 @@ class OutOfCore:
     def read(self, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
         """The rows of each block, and the block, while a thread reads the next one.
 
-        Dense blocks lie in memory that is used again: each only until the next but one is read.
+        Blocks may lie in memory that is used again: each only until the next but one is read.
         """
         cuts = list(pairwise(self.ends))
         rooms = self._rooms(dtype, 2)
