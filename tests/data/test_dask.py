@@ -233,7 +233,11 @@ def test_bytes_that_travel_are_those_that_the_docs_say(client, monkeypatch, rng)
     assert len(out) == 1  # a pass is one graph
     assert 0 <= sum(out) - 8 * (m * r + 2 * m + n * r) <= slack
     assert 0 <= back - 8 * (2 * m * r + n * r) <= slack
-    assert across <= 8 * ((k - 1) * n * r + c * n * r) + slack < 8 * m * n / c  # no chunk of V
+    # The scheduler may give what is left of a chunk's task to an idle worker: its rows then travel.
+    moved = 2 * m * r
+    assert (
+        across <= 8 * ((k - 1) * n * r + c * n * r + moved) + slack < 8 * m * n / c
+    )  # no chunk of V
 
 
 @pytest.fixture
