@@ -194,5 +194,6 @@ def _ended(V: Dense | Sparse, run: _Run, plan: Plan, seconds: float) -> Ended | 
         run.error = float(V.sq_error(Factors(W, H)))
     if run.error < EXACT**2 * norm:
         return None
+    run.errors = run.errors or [run.error]  # of the start, where time was up before it was entered
     history = np.sqrt(np.maximum(run.errors, 0.0) / size)
     return Ended(run.x, math.sqrt(run.error / size), history, run.status, seconds)
