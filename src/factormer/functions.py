@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
-import torch
 
 from factormer.data.intake import as_matrix, check_callable, check_limits, like
 from factormer.data.journal import keep_if_blocks
@@ -279,7 +278,7 @@ def factorize_many(
     if as_completed:
         return _as_completed(run)
     results = Results(jobs)
-    with torch.no_grad(), counted(progress, len(jobs)) as count:
+    with counted(progress, len(jobs)) as count:
         try:
             with closing(run) as ended:  # which stops the threads
                 for batch in ended:

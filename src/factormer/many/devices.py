@@ -120,7 +120,6 @@ def _joined(threads: list[Thread], end: Callable[[], None]) -> None:
             thread.join()
 
 
-@torch.no_grad()
 def _serve(jobs: Jobs, share: Share, run: Run, said: SimpleQueue[Any], width: int) -> None:
     """Carry a share out on so many threads; what it says last is None."""
     narrow(width)  # what torch says here depends on what other shares are at

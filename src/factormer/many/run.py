@@ -17,7 +17,7 @@ import torch
 
 from factormer import kernels
 from factormer.data import Blocks
-from factormer.kernels.threads import narrow, width
+from factormer.kernels.threads import narrow, threads, width
 from factormer.many import beyond, chip, devices, shared, whole
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
@@ -62,8 +62,9 @@ def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
         yield from ended
 
 
+@torch.no_grad()  # for whoever takes them: also one result at a time
 def _batches(jobs: Jobs, clock: Clock) -> Generator[Batch, None, None]:
-    """Those of one device."""
+    """Yield the batches of one device."""
     left = np.ones(len(jobs), bool)
     for bucket in _on_chip(jobs, chip.served(jobs)):
         left[bucket.indices] = False
@@ -172,12 +173,12 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
 
 def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     """What threads can do at the same time; each task ends when the clock does."""
-    threads = width()
-    pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, threads)]
+    wide = width()
+    pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, wide)]
     tasks: list[Task] = [partial(_shared, jobs, piece, clock) for piece in pieces]
-    tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole, threads)]
+    tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole, wide)]
     light = [index for index in ways.alone if _is_light(jobs.plan(index))]
-    if threads > 1 and len(light) > 1:
+    if wide > 1 and len(light) > 1:
         taken = set(light)
         ways.alone[:] = [index for index in ways.alone if index not in taken]
         tasks += [partial(_one, jobs, index, clock) for index in light]
@@ -207,14 +208,14 @@ def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
     wide, before = width(), torch.get_num_threads()
     if wide == 1 or len(tasks) <= 1:
         for task in tasks:
-            yield task()
+            yield _carried_out(task)
         return
     waiting, pending = iter(tasks), set[Future[Done]]()
     pool = ThreadPoolExecutor(wide, "factormer-many", narrow, (1,))
     try:
         while True:
             for task in waiting:
-                pending.add(pool.submit(task))
+                pending.add(pool.submit(_carried_out, task))
                 if len(pending) > wide:
                     break
             if not pending:
@@ -228,6 +229,16 @@ def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)  # else threads that others start later would have one, too
+
+
+@torch.no_grad()  # a setting of each thread
+def _carried_out(task: Task) -> Done:
+    """Carry out a task as a single call would: with one thread for torch, and no gradients.
+
+    Other settings change which products torch makes, and so the last bits of a result.
+    """
+    with threads():
+        return task()
 
 
 def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:
