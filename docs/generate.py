@@ -92,8 +92,7 @@ LIMITS = {
     "rank": "Trained on planted ranks alone. Where components coincide, or are weaker than noise, "
     "it finds fewer than were planted; `choice.clear` is then mostly false.",
     "any-rank-kl": "Trained under Kullback–Leibler, over multiplicative updates and Newton steps. "
-    'It saves more than half of the former, and `"mu-extrapolated"` has it by default on one '
-    "matrix on a CPU; of Newton steps it saves hardly any.",
+    "It saves more than half of the former, and hardly any of the latter.",
     "any-rank-admm": "Trained over ADMM half-steps, for stacks and GPUs. Over HALS it gains "
     "almost nothing.",
 }

@@ -158,8 +158,8 @@ def _by_passes(request: Request, V: Blocks) -> list[Stage]:
 
 def _solver(request: Request, view: View) -> _Solver:
     """The solver to take, with its accelerator, and why."""
-    problem, V, auto = request.problem, request.problem.V, request.accelerator == "auto"
-    uses = None if auto else request.accelerator  # where the run tells, see `_may_be_slow`
+    problem, V = request.problem, request.problem.V
+    uses = None if request.accelerator == "auto" else request.accelerator
     special = request.is_symmetric or not problem.is_plain
     if special and uses is not None:
         networks.check_special(uses, V, request.is_symmetric)
@@ -178,8 +178,6 @@ def _solver(request: Request, view: View) -> _Solver:
         name, why = _auto_for_least_squares(V, problem.rank, view, serves_one_rank)
     kind = solver_kind(name, problem, tied=request.is_symmetric)
     solver = kind.make(problem)
-    if auto and (uses := networks.by_default(problem, kind.name)):
-        network = networks.accelerator(uses, V.device)
     if network is None:
         return _Solver(solver, kind.name, f"{kind.says} ({why})")
     if special and not isinstance(solver, Restarted):

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from factormer import kernels
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
 from factormer.accelerate.cuda_graph import Captured
@@ -16,12 +15,11 @@ from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
 from factormer.accelerate.turned import Turned, TurnedAccelerator
-from factormer.data import Blocks, Dense, Matrix, Sparse
+from factormer.data import Blocks, Matrix
 from factormer.nn import zoo
 from factormer.nn.anyfactormer import AnyFactormer
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.nn.rank import RankNetwork
-from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 
 ANY_RANK = "any-rank"  # which is small, and asked for often
@@ -74,18 +72,6 @@ def check_special(name: str, V: Matrix, is_symmetric: bool) -> None:
 def any_rank(name: str = ANY_RANK) -> AnyRankNetwork:
     """A network for any rank on a CPU, loaded once."""
     return zoo.load_any_rank(name)
-
-
-def by_default(problem: Problem, solver: str) -> str | None:
-    """The network that pays in every run: over multiplicative updates of one matrix on a CPU.
-
-    They take hundreds of iterations, of which it saves more than half (docs/anyrank.md).
-    """
-    V, loss = problem.V, problem.loss
-    one = isinstance(V, Dense | Sparse) and len(V.shape) == 2 and V.device.type == "cpu"
-    known = loss.kernel_beta is not None and not loss.is_quadratic and problem.is_free
-    serves = solver == "mu-extrapolated" and one and known
-    return ANY_RANK_KL if serves and kernels.any_rank("mix") is not None else None
 
 
 def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
