@@ -130,16 +130,19 @@ def iterated(
 
     All of H is known, and the start is W, or equal coefficients; `until` is a reading of
     `time.perf_counter()`. Convex for 1 ≤ β ≤ 2, where the stop rule is the accuracy; a local
-    minimum otherwise.
+    minimum otherwise. Components are brought to one size first, unless a penalty on W depends on
+    their size: the gradient of a tiny one would not count.
     """
-    rank = H.shape[1]
+    given, rank = H, H.shape[1]
+    sizes = _sizes(H) if on_w.is_plain else torch.ones_like(H[0])
+    H, W = H / sizes, None if W is None else W * sizes
     known = Fixed(H, torch.ones(rank, dtype=torch.bool))
     asked = thinned(Problem(V, rank, loss, on_w, Penalties((known,))))
     problem, mean = asked.normalized()
     check_mean(mean)
     H = problem.on_h.placed(torch.empty_like(H))
-    level = (H.mean(dim=0).sum()).clamp(min=torch.finfo(H.dtype).tiny)
-    plain = _afforded(problem, (1 / level).expand(V.shape[0], rank).contiguous())
+    level = (H.mean(dim=0) @ sizes).clamp(min=torch.finfo(H.dtype).tiny)
+    plain = _afforded(problem, (sizes / level).expand(V.shape[0], rank).contiguous())
     plain, reference = problem.on_w.placed(plain), None
     if W is None:
         W = plain
@@ -161,10 +164,16 @@ def iterated(
     unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
     return replace(
         result,
-        factors=Factors(on_w.placed(x.W), x.H),
+        factors=Factors(on_w.placed(x.W / sizes), given),
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )
+
+
+def _sizes(H: Float[Tensor, "n r"]) -> Float[Tensor, "r"]:
+    """The largest entry of each column; 1 for a column that is zero, or too small to divide by."""
+    sizes = H.abs().amax(dim=0)
+    return torch.where(sizes > torch.finfo(H.dtype).tiny ** 0.5, sizes, 1.0)
 
 
 def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
