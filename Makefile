@@ -25,7 +25,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-networks bench-newcomer bench-gpu bench-gpu-large bench-rank
-.PHONY: clients clients-env
+.PHONY: clients clients-env compare best
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,17 @@ lint: $(INSTALLED) ## Lint with ruff
 
 types: $(INSTALLED) ## Check the types with pyright
 	$(BIN)/pyright
+
+# OLD and NEW are commits, each in an environment of its own in build/compare; without NEW, the working tree.
+compare: $(READY) ## Compare the speed of two versions, on an idle machine: OLD=commit NEW=commit CASES="race kl …" PAIRS=15
+	@test -n "$(OLD)" || { echo "name a version: make compare OLD=commit" >&2; exit 1; }
+	PYTHONPATH=lab/src $(BIN)/python -m factormer_lab.bench.compare $(OLD) $(NEW) \
+	  $(if $(CASES),--cases $(CASES)) $(if $(PAIRS),--pairs $(PAIRS))
+
+bench-%: export PYTHONPATH := lab/src
+
+best: $(READY) ## Find the best error of 40 starts that `make compare` measures by, for hours: CASES="race/digits kl …"
+	PYTHONPATH=lab/src $(BIN)/python -m factormer_lab.bench.best $(CASES)
 
 bench: $(INSTALLED) ## Time the folded Factormer layer against the literal one
 	$(BIN)/python benchmarks/folded_layer.py

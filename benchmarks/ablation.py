@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from environment import environment
 
 from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Restarted
@@ -33,6 +32,7 @@ from factormer.solvers.hals import HALS
 from factormer.solvers.loop import loop
 from factormer.train.anyrank.problems import KINDS, draw_bucket
 from factormer.train.synthetic import validation_set
+from factormer_lab.bench.environment import environment
 
 ITERATIONS = (5, 10, 20, 50, 100)
 SHAPES = ((60, 40, 5), (120, 90, 20))

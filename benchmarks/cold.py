@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import environment
+from factormer_lab.bench.environment import environment
 
 SHAPES = ((25, 25), (700, 600))
 STATEMENTS = (

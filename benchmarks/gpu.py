@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import EXACT, exponential
-from environment import environment
 
 import factormer
 from factormer.data.intake import as_matrix
@@ -28,6 +26,8 @@ from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run.registry import solver_kind
 from factormer.starts import Random
+from factormer_lab.bench.cases import EXACT, exponential
+from factormer_lab.bench.environment import environment
 
 SHAPES = ((200, 150, 10), (1000, 500, 20), (5000, 2000, 20), (5000, 2000, 64), (20_000, 5_000, 40))
 STACK = (64, 100, 80, 10)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from environment import environment
 
 from factormer import factorize
+from factormer_lab.bench.environment import environment
 
 DENSE = (20_000, 10_000, 50)
 SPARSE = (100_000, 20_000, 10_000_000, 20)

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from cases import exponential, find
-from environment import environment
 
 import factormer
+from factormer_lab.bench.cases import exponential, find
+from factormer_lab.bench.environment import environment
 
 CASES = (
     "reuters21578:20", "brca_sbs96:8", "brca_resampled:8", "audio_piano_spectrogram:15",

@@ -23,14 +23,14 @@ import numpy as np
 import scipy.sparse
 import sklearn.decomposition
 import torch
-from cases import EXACT, Case, exponential, find, rmse
-from environment import environment
 from sklearn.exceptions import ConvergenceWarning
 
 import factormer
 from factormer.data import Dense
 from factormer.functions import starting_point
 from factormer.train.synthetic import VALIDATION, validation_set
+from factormer_lab.bench.cases import EXACT, Case, exponential, find, rmse
+from factormer_lab.bench.environment import environment
 
 ENGINES: dict[str, dict[str, Any]] = {
     "her": {"solver": "her", "accelerator": None},

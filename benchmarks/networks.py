@@ -32,11 +32,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import EXACT, Case, exponential, find, pictures, rmse, spectra
-from environment import environment
 
 import factormer
 from factormer.penalties import L1, Simplex
+from factormer_lab.bench.cases import EXACT, Case, exponential, find, pictures, rmse, spectra
+from factormer_lab.bench.environment import environment
 
 GRID = (2, 4, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125, 160, 200, 250, 320, 400)
 TARGETS = {"1 %": 1.01, "0.1 %": 1.001}

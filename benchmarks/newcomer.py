@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from environment import environment
+from factormer_lab.bench.environment import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = "then, a report of a file: factormer fit digits.csv --rank 2..10 --columns-are 8x8"

@@ -24,9 +24,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cases
 import numpy as np
-from cases import EXACT, Case, exponential, rmse
+
+from factormer_lab.bench import cases
+from factormer_lab.bench.cases import EXACT, Case, exponential, rmse
 
 KEPT = Path(__file__).parent.parent / "build" / "optimum.json"
 SEEDS, ROUNDS, N_INIT = 5, 2, 10

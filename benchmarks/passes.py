@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from cases import find
 
 from factormer import factorize, factorize_many
 from factormer.data.outofcore import blocks_of
 from factormer.data.sources import Source, source_of
+from factormer_lab.bench.cases import find
 
 TARGETS = (1e-2, 1e-3)
 GENERATED = ("sparse-factors:20", "noisy:20")

@@ -25,9 +25,10 @@ from typing import Any, NamedTuple
 
 import scipy.sparse
 import torch
-from cases import EXACT, Case, exponential, find, rmse
 from contestants import CONTESTANTS, Run, coefficients
-from environment import environment, version
+
+from factormer_lab.bench.cases import EXACT, Case, exponential, find, rmse
+from factormer_lab.bench.environment import environment, version
 
 GRID = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000, 5000)
 TARGETS = {"1 %": 1.01, "0.1 %": 1.001}

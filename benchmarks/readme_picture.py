@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import find, rmse
-from environment import environment
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from sklearn import decomposition
 
 import factormer
+from factormer_lab.bench.cases import find, rmse
+from factormer_lab.bench.environment import environment
 
 OUT = Path("docs/pictures")
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 1000)

@@ -15,9 +15,9 @@ import time
 from typing import Any
 
 import numpy as np
-from cases import exponential, find
 
 import factormer
+from factormer_lab.bench.cases import exponential, find
 
 RANK = 10
 SIZES = {"dense": (20_000, 2_000), "middle": (2_000, 500), "small": (200, 100)}

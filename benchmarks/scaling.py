@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from environment import environment
+
+from factormer_lab.bench.environment import environment
 
 # Neither torch nor factormer: a process starts out with the peak of the one that started it.
 

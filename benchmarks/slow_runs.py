@@ -26,8 +26,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from cases import EXACT, find
-from environment import environment
 from kl import divergence
 
 from factormer.data.factors import Factors
@@ -36,6 +34,8 @@ from factormer.run.choose import choose
 from factormer.run.execute import execute
 from factormer.run.request import Request
 from factormer.run.trace import Trace
+from factormer_lab.bench.cases import EXACT, find
+from factormer_lab.bench.environment import environment
 from networks import (
     CLOCKS,
     LOSSES,

@@ -16,10 +16,10 @@ from itertools import product
 
 import numpy as np
 import torch
-from cases import find
-from environment import environment
 
 import factormer
+from factormer_lab.bench.cases import find
+from factormer_lab.bench.environment import environment
 
 RANKS = range(2, 21)
 LOSSES = ("frobenius", "kullback-leibler")

@@ -14,10 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cases import EXACT, Case, find, rmse
-from environment import environment
-
 import factormer
+from factormer_lab.bench.cases import EXACT, Case, find, rmse
+from factormer_lab.bench.environment import environment
 
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 CASES = ["exponential", "noisy", "sparse-factors", "topics", "digits"]

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from environment import environment
 from scipy.optimize import linear_sum_assignment
 
 from factormer import factorize
 from factormer.datasets import data_folder
 from factormer.penalties import Simplex, Volume
 from factormer.solvers.coding import Coder
+from factormer_lab.bench.environment import environment
 
 RANK = 4
 

@@ -17,10 +17,10 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import cases
 import numpy as np
 
 from factormer.train.rank.planted import SMALL, WIDE, Planted, planted
+from factormer_lab.bench import cases
 
 EDGES = (0.0, 1.0, 1.5, 2.0, 3.0, np.inf)
 _BALANCING = 50  # iterations of Sinkhorn and Knopp

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import cases
 import numpy as np
 
 import factormer
+from factormer_lab.bench import cases
 
 
 def answer(case: cases.Case, loss: str, **options: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from run import rates
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from environment import environment
+from factormer_lab.bench.environment import environment
 
 _BINS = np.array([0.0, 0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 1.0])
 _GROUPS = {

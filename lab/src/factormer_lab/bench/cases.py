@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,8 @@ def exponential(
     """W Hᵀ of exponential factors (eq. 18), thinned out to a density, with noise cut off at 0."""
     rng = np.random.default_rng(seed)
     W, H = (rng.exponential(r**-0.5, (rows, r)) for rows in (m, n))
-    W, H = (F * (rng.random(F.shape) < density) for F in (W, H))
+    if density < 1:
+        W, H = (F * (rng.random(F.shape) < density) for F in (W, H))
     V = W @ H.T
     return np.maximum(V + noise * rng.standard_normal(V.shape), 0) if noise else V
 
@@ -48,6 +49,21 @@ def topics(m: int, n: int, r: int, *, seed: int, words: float) -> scipy.sparse.c
     words_of = rng.dirichlet(np.full(n, 0.05), r)  # (r, n)
     mixture = rng.dirichlet(np.full(r, 0.1), m)  # (m, r)
     return scipy.sparse.csr_matrix(rng.poisson(words * mixture @ words_of).astype(float))
+
+
+def documents(m: int, n: int, r: int, *, seed: int, words: float) -> scipy.sparse.csr_matrix:
+    """Counts of n words in m documents of about so many words, each word drawn from a topic."""
+    rng = np.random.default_rng(seed)
+    words_of = rng.dirichlet(np.full(n, 0.02), r)  # (r, n)
+    mixture = rng.dirichlet(np.full(r, 0.1), m)  # (m, r)
+    lengths = rng.poisson(words, m) + 5
+    columns: list[np.ndarray] = []
+    for i in range(m):
+        drawn = rng.choice(r, lengths[i], p=mixture[i])
+        for topic, count in zip(*np.unique(drawn, return_counts=True), strict=True):
+            columns.append(rng.choice(n, count, p=words_of[topic]))
+    rows = np.repeat(np.arange(m), lengths)
+    return scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, np.concatenate(columns))), (m, n))
 
 
 def resampled(path: Path, n: int, *, seed: int) -> np.ndarray:
@@ -116,6 +132,19 @@ BUILT_IN = (
     Case("topics", 10, partial(topics, 3000, 2000, 10, seed=5, words=26)),
     Case("spectrogram", 25, partial(spectrogram, 513, 493, seed=7)),
     Case("digits", 16, lambda: load_digits(return_X_y=True)[0]),
+    Case("race-small", 10, partial(exponential, 25, 25, 10, seed=1)),
+    Case("race-sparse", 16, partial(exponential, 800, 600, 16, seed=6, noise=0.05, density=0.3)),
+    Case("race-big", 20, partial(exponential, 5000, 2000, 20, seed=4, noise=0.01)),
+    Case("race-topics", 20, partial(documents, 12000, 8000, 20, seed=5, words=90)),
+)
+
+
+# The race: case and rank, with the file where the matrix is a real one. Rows of W are pixels.
+RACE = (
+    *("race-small:10", "exponential:10", "noisy:20", "race-sparse:16", "race-big:20"),
+    *("race-topics:20", "yale_faces_64-T:10", "jasper_ridge-T:10", "digits:16", "indian_pines:12"),
+    *("extended_yaleb_32:20", "mnist_t10k:20", "audio_piano_spectrogram:15", "brca_sbs96:8"),
+    *("all_aml_microarray:6", "pbmc68k_reduced_log:15", "reuters21578:20", "bbc_news:10"),
 )
 
 
@@ -136,6 +165,7 @@ def on_disk() -> list[Case]:
             names = file.files
         if "V" in names:
             cases.append(Case(path.stem, 10, partial(_dense, path)))
+            cases.append(Case(f"{path.stem}-T", 10, partial(_turned, path)))
         elif "format" in names:
             cases.append(Case(path.stem, 10, partial(_sparse, path)))
         if path.stem == "brca_sbs96":
@@ -143,20 +173,28 @@ def on_disk() -> list[Case]:
     return cases
 
 
-def find(names: list[str] | None) -> list[Case]:
-    """The cases of those names, "name" or "name:rank"; all where none is named.
+def known() -> dict[str, Case]:
+    """Return every case by its name, those on disk as far as they are there."""
+    return {case.name: case for case in [*BUILT_IN, *on_disk()]}
 
-    "high-ranks" stands for those of `HIGH_RANKS` that there are.
+
+def find(names: Iterable[str] | None = None, *, absent: bool = True) -> list[Case]:
+    """Return the cases of those names, "name" or "name:rank"; the usual ones where none is named.
+
+    "high-ranks" stands for those of `HIGH_RANKS` that there are, and "race" for those of `RACE`.
+    Names without a case are an error, or are left out if `absent` is false.
     """
-    known = {case.name: case for case in [*BUILT_IN, *on_disk()]}
-    high = [text for text in HIGH_RANKS if text.partition(":")[0] in known]
+    every = known()
+    sets = {"high-ranks": HIGH_RANKS, "race": RACE}
+    usual = [name for name in every if not name.startswith("race-") and not name.endswith("-T")]
     found = []
-    texts = [t for text in names or known for t in (high if text == "high-ranks" else [text])]
-    for text in texts:
-        name, _, rank = text.partition(":")
-        if name not in known:
-            raise SystemExit(f"there is no case {name!r}; choose of {', '.join(known)}")
-        found.append(replace(known[name], rank=int(rank)) if rank else known[name])
+    for text in names or usual:
+        for one in sets.get(text, (text,)):
+            name, _, rank = one.partition(":")
+            if name in every:
+                found.append(replace(every[name], rank=int(rank)) if rank else every[name])
+            elif absent and text not in sets:
+                raise SystemExit(f"there is no case {name!r}; choose of {', '.join(every)}")
     return found
 
 
@@ -176,6 +214,10 @@ def rmse(V: Any, W: Any, H: Any) -> float:
 def _dense(path: Path) -> np.ndarray:
     with np.load(path) as file:
         return file["V"].astype(np.float64)
+
+
+def _turned(path: Path) -> np.ndarray:
+    return np.ascontiguousarray(_dense(path).T)
 
 
 def _sparse(path: Path) -> Any:

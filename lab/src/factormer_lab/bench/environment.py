@@ -15,15 +15,15 @@ CORE = ("factormer", "torch", "numba", "numpy", "scipy", "scikit-learn")
 
 
 def version(package: str) -> str | None:
-    """Version of an installed package, None of one that is not."""
+    """Return the version of an installed package, None of one that is not."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def environment(packages: Iterable[str] = ()) -> dict[str, Any]:
-    """Machine, versions, settings of threads, and the command; imports nothing."""
+def environment(packages: Iterable[str] = CORE) -> dict[str, Any]:
+    """Return machine, versions, settings of threads, and the command; nothing is imported."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -34,7 +34,7 @@ def environment(packages: Iterable[str] = ()) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in dict.fromkeys([*CORE, *packages])},
+        "versions": {name: version(name) for name in dict.fromkeys(packages)},
         "thread_variables": {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")},
-        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
     }

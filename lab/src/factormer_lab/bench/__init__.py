@@ -1,0 +1,1 @@
+"""Benchmarks: cases, contestants, measures, and the comparison of two versions."""
