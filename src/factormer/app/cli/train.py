@@ -60,13 +60,12 @@ def _factormer(config: Path, device: str) -> _Kind:
     from factormer.train.config import TrainConfig
     from factormer.train.export import make_card
     from factormer.train.factormer import train_factormer
-    from factormer.train.launches import serves, train_by_launches
 
     options = TrainConfig.load(config)
     begun_from = read_card(find_model(options.warm_start)) if options.warm_start else None
     return _Kind(
         options,
-        train_by_launches if serves(options, device) else train_factormer,
+        train_factormer,
         partial(make_card, begun_from=begun_from),
         load_factormer(options.warm_start) if options.warm_start else None,
         "drawing matrices",
