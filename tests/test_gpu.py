@@ -1,6 +1,5 @@
 """Whatever runs on a CPU runs on a GPU, and stays there."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,15 @@ import torch
 
 from factormer import NMF, factorize
 from factormer import penalties as P
-from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.cuda_graph import Captured
-from factormer.accelerate.moves import Moves, Track, products, proposal
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.data.split import Split
-from factormer.nn.anyrank import Pooled, Progress
 from factormer.problem.problem import Problem
 from factormer.run.registry import SOLVERS as KINDS
 from factormer.run.registry import STARTS, solver_kind
 from factormer.solvers.ao_admm import admm_nnls
 from factormer.solvers.loop import loop
-from tests.networks import random_any_rank
 
 SOLVERS = [kind.name for kind in KINDS if {"free", "least squares"} <= set(kind.needs)]
 
@@ -176,41 +171,6 @@ def test_a_stack_longer_than_a_grid_is_wide():
     long = factorize(stack, 2, accelerator="any-rank-admm", **options)
     short = factorize(stack[-5:], 2, accelerator="any-rank-admm", **options)
     assert np.allclose(np.asarray(long.rmse)[-5:], short.rmse, rtol=1e-2)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_fused_kernels_are_their_twins(shape, dtype):
-    *batch, m, n, r = shape
-    rng = torch.Generator().manual_seed(0)
-
-    def track(rows: int) -> Track:
-        X, *others = (
-            torch.randn(*batch, rows, r, generator=rng).to("cuda", dtype) for _ in range(6)
-        )
-        before, y, *moves = (0.01 * F for F in others)
-        X = X.clamp(min=0)
-        return Track(X, X + before, X + y, Moves(*moves))
-
-    close = partial(torch.testing.assert_close, rtol=1e-3, atol=1e-4)
-    W, H = track(m), track(n)
-    accelerator = AnyRank(random_any_rank().cuda())
-    with torch.no_grad():
-        sums = torch.stack([products(F, None) for F in (W, H)], dim=-2)
-        close(torch.stack([F.products(None) for F in (W, H)], dim=-2), sums)
-        gram = torch.stack([F.X.mT @ F.X for F in (W, H)], dim=-3)
-        progress = Progress(*torch.rand(4, *batch, generator=rng).to("cuda", dtype))
-        plain = torch.stack(list(accelerator.model(Pooled(*sums), gram, progress)))
-        plain[0] += progress.beta[..., None, None]
-        memory = accelerator.init(Problem(Dense(W.X @ H.X.mT), r), Factors(W.X, H.X))
-        momentum = memory.momentum._replace(beta=progress.beta)
-        numbers = {"age": progress.age, "t": progress.t, "strikes": progress.strikes}
-        memory = memory._replace(momentum=momentum, **numbers)
-        found = accelerator.amounts(Pooled(*sums), gram, memory)
-        close(found, plain)
-        for moved in (torch.ones(batch).bool().cuda(), torch.zeros(batch).bool().cuda()):
-            amounts = found[..., 0, :]
-            close(W.proposal(amounts, moved), proposal(W, amounts, moved))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

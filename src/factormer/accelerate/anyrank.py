@@ -102,10 +102,6 @@ class AnyRank:
     ) -> Float[Tensor, "3 *b 2 r"]:
         """How much of D, P and S, plain extrapolation included; a distrusted network adds none."""
         progress = Progress(memory.momentum.beta, memory.age, memory.t, memory.strikes)
-        if fused := kernels.fused(gram):
-            sums, numbers = (torch.stack(list(part)) for part in (moves, progress))
-            nodes, edges, steps = fused.look(sums, gram, numbers)
-            return fused.choose(self.model.listen(nodes, edges), steps, numbers, self.patience)
         compiled = kernels.any_rank("mix") if _is_plain(gram) else None
         if compiled is None:
             trusted = memory.strikes < self.patience

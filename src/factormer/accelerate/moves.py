@@ -32,8 +32,6 @@ class Track(NamedTuple):
 
     def products(self, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "13 *b r"]:
         """The inner products in the order of `Pooled`; rows that pad a stack do not count."""
-        if real is None and (fused := kernels.fused(self.X)):
-            return fused.gather(*self[:3], *self.moves)
         compiled = Compiled.of(self) if real is None else None
         if compiled is None:
             return products(self, real)
@@ -48,9 +46,6 @@ class Track(NamedTuple):
 
         Where nothing moved it is X itself, and the moves are those before.
         """
-        if fused := kernels.fused(self.X):
-            y, *moves = fused.combine(amounts, moved, *self[:3], *self.moves)
-            return y, Moves(*moves)
         compiled = Compiled.of(self)
         if compiled is None:
             return proposal(self, amounts, moved)
@@ -103,7 +98,7 @@ class Compiled(NamedTuple):
 
 
 def products(track: Track, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "13 *b r"]:
-    """The twin of the compiled passes, for stacks and gradients."""
+    """The twin of the compiled passes, for GPUs, stacks and gradients."""
     X, before, y, (P, T, U) = track
     D, S = X - before, X - y
 
@@ -125,7 +120,7 @@ def products(track: Track, real: Bool[Tensor, "*b n"] | None) -> Float[Tensor, "
 def proposal(
     track: Track, amounts: Float[Tensor, "3 *b r"], moved: Bool[Tensor, "*b"]
 ) -> tuple[Tensor, Moves]:
-    """The twin of the compiled passes, for stacks and gradients."""
+    """The twin of the compiled passes, for GPUs, stacks and gradients."""
     X, before, y, (P, T, U) = track
     D, S = X - before, X - y
     d, p, s = amounts[..., None, :]

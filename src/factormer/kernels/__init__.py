@@ -76,11 +76,6 @@ def exact_rows(*wanted: Any) -> ModuleType | None:
     return _loaded("rows", *wanted)
 
 
-def fused(X: Tensor) -> ModuleType | None:
-    """The any-rank accelerator on a GPU; None for factors, or Gram matrices, that are elsewhere."""
-    return _loaded("gpu") if _fuses(X) else None
-
-
 def fused_admm(H: Tensor) -> ModuleType | None:
     """ADMM steps on a GPU; None for factors that are elsewhere, or in float64, or of high rank."""
     fits = H.dtype == torch.float32 and H.shape[-1] <= _MAX_RANK // 2  # in any card's fast memory

@@ -1,7 +1,7 @@
 """The ADMM steps of a half-step on a GPU, one kernel: a program has a few rows to itself.
 
-Imported by `kernels.fused_admm()` and `kernels.gpu` alone, where triton is present and works: it
-wants a C compiler for what it has to say to the driver.
+Imported by `kernels.fused_admm()` alone, where triton is present and works: it wants a C compiler
+for what it has to say to the driver.
 """
 
 # pyright: reportIndexIssue=false, reportPrivateImportUsage=false
