@@ -1,4 +1,4 @@
-"""The kernels of a GPU's chip, compiled for a processor: iterations and starts are the twins'.
+"""The kernels of a GPU's chip, compiled for a processor: iterations are the twins'.
 
 So what they compute is tested where there is no GPU; how fast they are is not.
 """
@@ -13,18 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import factormer.kernels
 from factormer import factorize
-from factormer.data.factors import Factors
-from factormer.nn import zoo
-from factormer.nn.anyfactormer import spread
 from factormer.solvers.hals import HALS
 from tests.many.test_factorize_many import problem
 
 CHIP = Path(factormer.kernels.__file__).parent / "chip"
-WIDTH = 16
 
 
 class Task(ctypes.Structure):
@@ -47,17 +42,16 @@ def compiled(tmp_path_factory):
     folder, made = tmp_path_factory.mktemp("chip"), dict[Any, ctypes.CDLL]()
 
     def library(
-        rank: int, threads: int, *, far: bool = False, kullback: bool = False, learned: bool = False
+        rank: int, threads: int, *, far: bool = False, kullback: bool = False
     ) -> ctypes.CDLL:
-        key = (rank, threads, far, kullback, learned)
+        key = (rank, threads, far, kullback)
         if key not in made:
             sizes = f"constexpr int R = {rank}, T = {threads};\n"
             flags = f"constexpr bool FAR = {int(far)}, KULLBACK = {int(kullback)};\n"
-            width = f"#define WIDTH {WIDTH}\n" if learned else ""
-            names = ["common", "squares", "kullback", *["matrices", "turned"][: 2 * learned], "run"]
+            names = ("common", "squares", "kullback", "run")
             here = Path(__file__).parent
             paths = [here / "processor.h", *(CHIP / f"{n}.cu" for n in names), here / "driver.cu"]
-            text = sizes + flags + width + "\n".join(path.read_text() for path in paths)
+            text = sizes + flags + "\n".join(path.read_text() for path in paths)
             source = folder / ("_".join(map(str, key)) + ".cpp")
             source.write_text(text)
             target = source.with_suffix(".so")
@@ -91,7 +85,7 @@ def errors(V: np.ndarray, W: np.ndarray, H: np.ndarray) -> tuple[float, float]:
 
 # First Newton steps of the chip are not quite those of a CPU: their ends are compared.
 CASES = [
-    (6, 32, {"learned": True}, 8, 1e-5), (16, 64, {"learned": True}, 8, 1e-5),
+    (6, 32, {}, 8, 1e-5), (16, 64, {}, 8, 1e-5),
     (6, 64, {"far": True}, 8, 1e-5), (8, 32, {"kullback": True}, 60, 1e-3),
 ]  # fmt: skip
 
@@ -115,27 +109,3 @@ def test_iterations_are_those_of_a_cpu(compiled, rank, threads, kind, n_iter, rt
     assert H.min() >= 0
     np.testing.assert_allclose(outcome[0], twin.rmse, rtol=rtol)
     np.testing.assert_allclose(outcome[0], errors(V, W, H)[is_kullback], rtol=1e-4)
-
-
-@pytest.mark.parametrize(("rank", "threads", "r"), [(6, 32, 5), (6, 32, 6), (16, 64, 15)])
-def test_a_learned_start_is_that_of_its_network(compiled, rank, threads, r):
-    network = zoo.load_any_factormer("any-rank-init")
-    assert network.config.width == WIDTH
-    V = problem(threads - 2, threads - 9, r, 3).astype("f4")
-    asked, kept = task(V, r)
-    factors = [np.zeros((r, rows), "f4") for rows in (*V.shape, *V.shape)]
-    weights, n_layers = network.packed().numpy(), 5
-    compiled(rank, threads, learned=True).start(
-        ctypes.byref(asked), at(weights), n_layers, 2, *map(at, factors)
-    )
-    assert kept
-    W, H, *ended = (torch.from_numpy(F.T.copy()).double() for F in factors)
-    for F in (W, H):  # orthogonal, and balanced
-        G, strength = F.T @ F, (W * W).sum(dim=0)
-        torch.testing.assert_close(
-            G, torch.diag(strength), rtol=0, atol=5e-3 * float(strength.max())
-        )
-    x = Factors(W, H)
-    expected = network.double()(x, spread(x, torch.eye(r).double()), n_layers=n_layers)
-    for found, F in zip(ended, expected, strict=True):
-        torch.testing.assert_close(found, F, rtol=0, atol=1e-4)

@@ -2,7 +2,7 @@
 
 Needs CuPy, which compiles with NVRTC and keeps what it compiled on the disk. Imported by
 `kernels.on_chip()` alone. The twins are `accelerate.her.HER` and `accelerate.newton` with
-`run.stop.Stationary`; that of the learned start is `nn.anyfactormer`.
+`run.stop.Stationary`.
 """
 
 from __future__ import annotations
@@ -34,25 +34,13 @@ class Options(NamedTuple):
     first: int = 0  # iterations of least squares on √V before those under Kullback–Leibler
 
 
-class Learned(NamedTuple):
-    """A learned start: the network's weights one after another, and how much is made of it."""
-
-    weights: Tensor
-    layers: int
-    powers: int  # pairs of products with V that find the subspace
-
-
 class Kind(NamedTuple):
-    """A kernel: its rank and threads, whether V is far, the loss, the width of a network.
-
-    And bytes of shared memory. A width of 0 is a kernel without a learned start.
-    """
+    """A kernel: its rank and threads, whether V is far, the loss, and bytes of shared memory."""
 
     rank: int
     threads: int
     is_far: bool
     is_kullback: bool
-    width: int
     memory: int
 
 
@@ -92,11 +80,6 @@ def _room(rank: np.ndarray, threads: np.ndarray) -> np.ndarray:
     return 4 * tiles * np.maximum(threads // tiles, 1)
 
 
-def turned_room(rank: Any, width: int) -> Any:
-    """Bytes that a learned start needs beside: see `chip/turned.cu`."""
-    return 4 * (4 * rank * _apart(rank) + rank * (9 + 3 * width + 8) + 4)
-
-
 def far_room(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Numbers of a room for W and H of problems that are far."""
     rank = RANKS[np.searchsorted(RANKS, r)]
@@ -110,23 +93,20 @@ def available(device: torch.device) -> int:
 
 
 @cache
-def _kernel(
-    rank: int, threads: int, is_far: bool, is_kullback: bool, width: int, device: int
-) -> Any:
-    code = source(rank, threads, is_far, is_kullback, width)
+def _kernel(rank: int, threads: int, is_far: bool, is_kullback: bool, device: int) -> Any:
+    code = source(rank, threads, is_far, is_kullback)
     with cupy.cuda.Device(device):
         function = cupy.RawModule(code=code, options=("-std=c++17",)).get_function("factorize")
         function.max_dynamic_shared_size_bytes = available(torch.device("cuda", device))
         return function
 
 
-def source(rank: int, threads: int, is_far: bool, is_kullback: bool, width: int) -> str:
-    """The text of a kernel; a learned start is part of it if it has a width."""
+def source(rank: int, threads: int, is_far: bool, is_kullback: bool) -> str:
+    """The text of a kernel."""
     sizes = f"constexpr int R = {rank}, T = {threads};\n"
     flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
-    names = ["common", "squares", "kullback", *(["matrices", "turned"] if width else []), "run"]
-    texts = ((_SOURCES / f"{name}.cu").read_text() for name in names)
-    return sizes + flags + (f"#define WIDTH {width}\n" if width else "") + "\n".join(texts)
+    names = ("common", "squares", "kullback", "run")
+    return sizes + flags + "\n".join((_SOURCES / f"{name}.cu").read_text() for name in names)
 
 
 def factorize(
@@ -137,24 +117,19 @@ def factorize(
     rooms: Tensor,
     report: Tensor,
     options: Options,
-    learned: Learned | None = None,
 ) -> None:
     """Factorize each task into W and H, and report how it went.
 
     A task is a row of int64: the addresses of V and of its transpose, where W, H and their room
     begin, the seed, m, n, r, and the sweeps for H and for W. All is on one GPU, and numbers are
     float32. `report` (tasks, 4) takes the RMSE, iterations, status, and the projected gradient
-    relative to that of the start. Does not synchronize. A kind with a width takes a learned start.
+    relative to that of the start. Does not synchronize.
     """
     device = tasks.device.index or 0
-    kernel, stream = _kernel(*kind[:5], device), torch.cuda.current_stream(device)
+    kernel, stream = _kernel(*kind[:4], device), torch.cuda.current_stream(device)
     pointers = [tensor.data_ptr() for tensor in (tasks, W, H, rooms, report)]
     numbers = (np.int32(options.max_iter), np.float32(options.tol), np.int32(options.order))
     flags = tuple(map(np.int32, (options.scale, options.settles, options.given, options.first)))
-    if kind.width:
-        assert learned is not None
-        pointer, amounts = learned.weights.data_ptr(), (learned.layers, learned.powers)
-        flags += (pointer, *map(np.int32, amounts))
     with cupy.cuda.Device(device), cupy.cuda.Stream.from_external(stream):
         grid, block = (len(tasks),), (kind.threads,)
         kernel(grid, block, (*pointers, *numbers, *flags), shared_mem=kind.memory)

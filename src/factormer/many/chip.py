@@ -18,7 +18,6 @@ from factormer import kernels
 from factormer.data.factors import Factors
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
-from factormer.run.networks import ANY_RANK_START, turning
 from factormer.run.order import SCALES
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
@@ -31,9 +30,6 @@ _STREAMS = 8
 _FIRST = 20  # iterations of least squares on √V that begin those under Kullback–Leibler
 _MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be beyond the chip
 _START = "random: no decomposition on the chip"
-_TURNED = "any-rank-init: the leading subspace, turned by a network on the chip"
-# Layers of the learned start and pairs of products before it, by the least rank they are for.
-_AMOUNTS = ((2, 5, 2), (8, 6, 2), (10, 6, 3), (12, 8, 3), (16, 10, 3), (20, 12, 3))
 _SAYS = (
     "newton on V, in float32, on the chip of the GPU: Newton steps, extrapolated with restart",
     "her on V, in float32, on the chip of the GPU: HALS, extrapolated with restart",
@@ -52,10 +48,7 @@ def served(jobs: Jobs) -> np.ndarray:
     kinds = chip.kinds(m, n, np.minimum(r, chip.RANKS[-1]), chip.available(jobs.device))
     fits = (r <= chip.RANKS[-1]) & (kinds.memory <= chip.available(jobs.device)) & jobs.is_plain
     far = fits & kinds.is_far
-    if width := _width(jobs, jobs.plan(0).request):
-        room = chip.turned_room(kinds.rank, width)
-        fits &= ~far & (kinds.memory + room <= chip.available(jobs.device))
-    elif far.sum() < _MANY or (m * n)[far].max() > _LARGE:
+    if far.sum() < _MANY or (m * n)[far].max() > _LARGE:
         fits &= ~far
     return np.flatnonzero(fits)
 
@@ -64,8 +57,7 @@ def _is_default(request: Request) -> bool:
     loss = request.problem.loss
     solvers = ("auto", "her") if loss.is_quadratic else ("auto", "newton")
     default = request.solver in solvers and request.accelerator in ("auto", None)
-    starts = ("auto", "random", *([ANY_RANK_START] if loss.is_quadratic else []))
-    start = request.start in starts and not request.is_symmetric
+    start = request.start in ("auto", "random") and not request.is_symmetric
     plain = (loss.is_quadratic or _is_kullback(request)) and request.problem.is_free
     limits = request.limits
     return default and start and plain and 0 < limits.max_iter < 2**31 and limits.stop == "gradient"
@@ -107,8 +99,7 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
     with _streams(jobs.device) as streams:
         for (a, b, kind), stream in zip(spans, cycle(streams), strict=False):
             with torch.cuda.stream(stream):
-                learned = _learned(jobs, kind)
-                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options, learned)
+                chip.factorize(kind, tasks[a:b], W, H, room, report[a:b], options)
     ends = np.stack([w, h, m, n, r], axis=1)
     return Bucket(jobs, indices, ends, W, H, report, begun), [*inputs, room]
 
@@ -125,33 +116,6 @@ def _options(jobs: Jobs, indices: np.ndarray) -> Any:
         plan.settles,
         first=_FIRST if request.start == "auto" else 0,
     )
-
-
-def amounts(rank: int) -> tuple[int, int]:
-    """Layers of the learned start and pairs of products before it, for a kernel of that rank."""
-    return next(some[1:] for some in reversed(_AMOUNTS) if rank >= some[0])
-
-
-def _is_turned(request: Request) -> bool:
-    return request.start == ANY_RANK_START
-
-
-def _learned(jobs: Jobs, kind: Any) -> Any:
-    if not kind.width:
-        return None
-    chip = kernels.on_chip()
-    assert chip is not None
-    return chip.Learned(_weights(jobs.device), *amounts(kind.rank))
-
-
-def _width(jobs: Jobs, request: Request) -> int:
-    """The width of the network that these jobs begin with, or 0."""
-    return turning(jobs.device).config.width if _is_turned(request) else 0
-
-
-@cache
-def _weights(device: torch.device) -> Tensor:
-    return turning(device).packed().contiguous()
 
 
 def _sweeps(m: np.ndarray, n: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -188,12 +152,11 @@ def _spans(jobs: Jobs, indices: np.ndarray) -> list[tuple[int, int, Any]]:
     m, n, r = (size[some] for size in jobs.sizes)
     spans = sorted(pairwise(cuts), key=lambda span: -(m * n * r)[slice(*span)].sum())
     request = jobs.plan(int(indices[0])).request
-    other, width = _is_kullback(request), _width(jobs, request)
+    is_kullback = _is_kullback(request)
 
     def kind(a: int, b: int) -> Any:
         size, bytes_ = (int(rank[a]), int(threads[a])), int(memory[a:b].max())
-        more = chip.turned_room(size[0], width) if width else 0
-        return chip.Kind(*size, bool(far[a]), other, width, bytes_ + more)
+        return chip.Kind(*size, bool(far[a]), is_kullback, bytes_)
 
     kinds = [kind(a, b) for a, b in spans]
     if jobs.is_uniform:
@@ -283,5 +246,4 @@ class Bucket:
         _, until = said.stages[-1].split("\n")
         rooted = not is_quadratic and plan.request.start == "auto"
         start = f"random: {_FIRST} iterations on √V first" if rooted else _START
-        start = _TURNED if _is_turned(plan.request) else start
         return said._replace(start=start, stages=(f"{_SAYS[is_quadratic]}\n{until}",))

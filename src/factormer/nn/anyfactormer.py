@@ -112,11 +112,6 @@ class AnyFactormer(nn.Module):
         size = at.Y.square().mean(dim=-2).sqrt()
         return Turning(at.Y @ Q, at.R @ Q, level * size, step)
 
-    def packed(self) -> Float[Tensor, " k"]:
-        """All weights one after another, transposed, as the kernels read them."""
-        parts = (p for layer in (self.embed, self.hear, self.extract) for p in layer.parameters())
-        return torch.cat([weight.detach().float().t().flatten() for weight in parts])
-
     def listen(
         self, tokens: Float[Tensor, "*b r k"], edges: Float[Tensor, "*b r r"]
     ) -> tuple[Tensor, Tensor, Tensor]:

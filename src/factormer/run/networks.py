@@ -24,7 +24,6 @@ from factormer.solvers.base import Solver
 
 ANY_RANK = "any-rank"  # which is small, and asked for often
 ANY_RANK_KL = "any-rank-kl"  # so is this one
-ANY_RANK_START = "any-rank-init"  # that on the chip of a GPU
 
 
 def learned_start(name: str, device: torch.device) -> LearnedInit | Turned:
@@ -33,12 +32,6 @@ def learned_start(name: str, device: torch.device) -> LearnedInit | Turned:
     if isinstance(network, AnyFactormer):
         return Turned(network.to(device))
     return LearnedInit(zoo.load_factormer(name).to(device))
-
-
-@cache
-def turning(device: torch.device) -> AnyFactormer:
-    """The network that begins many problems on a GPU, loaded once."""
-    return zoo.load_any_factormer(ANY_RANK_START).to(device)
 
 
 Accelerating = zoo.Network | AnyRankNetwork | AnyFactormer

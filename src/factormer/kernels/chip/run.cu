@@ -128,11 +128,7 @@ __device__ float taken(const Block &b, const float *V) {
 
 extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize(
     const Task *tasks, float *Ws, float *Hs, float *rooms, Outcome *outcomes, int max_iter,
-    float tol, int order, int mode, int settles, int given, int first
-#ifdef WIDTH
-    , const float *net, int layers, int powers
-#endif
-) {
+    float tol, int order, int mode, int settles, int given, int first) {
   extern __shared__ float4 shared[];
   const Task task = tasks[blockIdx.x];
   const int m = task.m, n = task.n, r = task.r, t = threadIdx.x;
@@ -155,19 +151,8 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
   const bool begins = KULLBACK && first > 0 && !given;
   const Sums all = begins ? held<true>(b, b.V, b.LD, unit) : held<false>(b, b.V, b.LD, unit);
   const float size = given ? rsqrtf(unit) : sqrtf(4 * all.sum / entries / r);
-  bool begun = false;
-#ifdef WIDTH
-  if (layers && r <= min(m, n)) {
-    const Turn at((float *)b.V + m * b.LD + (4 - m * b.LD % 4));
-    sketched(b, at, r, powers, task.seed);
-    turned(b, at, net, r, layers);
-    begun = clipped(b, W, H, r, size, task.seed);
-  }
-#endif
-  if (!begun) {
-    begin(b.W, W, m, r, given ? W : nullptr, size, task.seed);
-    begin(b.H, H, n, r, given ? H : nullptr, size, mixed(task.seed) >> 1);
-  }
+  begin(b.W, W, m, r, given ? W : nullptr, size, task.seed);
+  begin(b.H, H, n, r, given ? H : nullptr, size, mixed(task.seed) >> 1);
   __syncthreads();
 
   Ended run;
