@@ -18,7 +18,6 @@ from factormer.accelerate.anyrank import AnyRank
 from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Judged, Restarted
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
-from factormer.accelerate.waking import Waking
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.refining import Network
@@ -75,7 +74,6 @@ SOLVERS: dict[str, Solver[Any]] = {
     "HALS-plain": HALS(alpha=0.0),
     "Lookahead-AnyRank": Lookahead(resting=AnyRank(random_any_rank())),
     "AnyRank": Restarted(HALS(alpha=0.0), AnyRank(random_any_rank())),
-    "Waking": Waking(HALS(alpha=0.0), AnyRank(random_any_rank()), look=3, share=-1.0),
     "Identity": Accelerated(AOADMM(), Identity()),
     "Learned-Descent": Accelerated(AOADMM(), accelerator("paper"), Descent()),
     "Learned-Always": Accelerated(AOADMM(), accelerator("paper"), Always()),
@@ -95,7 +93,7 @@ DETERMINISTIC = {
     if name not in ("random", "rotated", "merged", "nndsvdar", "separable", "vertices")
 }
 
-BATCHED = {name: s for name, s in SOLVERS.items() if not isinstance(s, Lookahead | Waking)}
+BATCHED = {name: s for name, s in SOLVERS.items() if not isinstance(s, Lookahead)}
 
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 each_batched_solver = pytest.mark.parametrize("solver", BATCHED.values(), ids=BATCHED.keys())

@@ -1,7 +1,5 @@
 """High ranks: sketches in float32 first, and answers as good as ever."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -41,35 +39,10 @@ def test_a_small_sketch_is_worked_on_in_float64_alone():
     assert (LowRank, torch.float32) not in views
 
 
-def planned(V: np.ndarray, rank: int, **options: Any) -> str:
-    problem = Problem(Dense(torch.from_numpy(V)), rank)
-    return str(choose(Request(problem=problem, **options)))
-
-
-def test_a_plan_says_that_slow_runs_ask_the_network():
-    V = np.ones((1500, 1200))
-    says = "with the network any-rank if the run is slow"
-    assert says in planned(V, RANK)
-    for options in ({"accelerator": None}, {"n_init": 3}, {"solver": "her"}):
-        assert says not in planned(V, RANK, **options)
-    assert says not in planned(V, 20)
-    assert says not in planned(np.ones((60, 50)), 40)
-
-
-def smooth(m: int, n: int, rank: int) -> np.ndarray:
-    """Mixtures of smooth curves that are much alike, which take many iterations."""
-    rng, t = np.random.default_rng(0), np.linspace(0, 1, n)
-    centre, width = rng.random((rank, 1)), 0.05 + 0.3 * rng.random((rank, 1))
-    curves = 0.1 + np.exp(-0.5 * ((t - centre) / width) ** 2)
-    return rng.dirichlet(np.full(rank, 0.1), m) @ curves + 0.01 * rng.random((m, n))
-
-
-def test_a_slow_run_asks_the_network_and_a_fast_one_does_not():
-    for V, slow in ((smooth(900, 300, 50), True), (parts(900, 700, 40), False)):
-        options: dict[str, Any] = {"max_iter": 40, "tol": 0.0}
-        auto, plain = (factorize(V, 36, accelerator=a, **options) for a in ("auto", None))
-        assert np.array_equal(auto.W, plain.W) is not slow
-        assert float(auto.rmse) <= float(plain.rmse) * 1.001
+def test_no_default_asks_a_network():
+    for shape, rank in (((1500, 1200), RANK), ((1500, 1200), 20), ((60, 50), 40)):
+        problem = Problem(Dense(torch.ones(shape, dtype=torch.float64)), rank)
+        assert "network" not in str(choose(Request(problem=problem)))
 
 
 @pytest.mark.slow

@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.base import Restarted
 from factormer.accelerate.her import HER
-from factormer.accelerate.waking import Waking
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.run import thresholds as T
 from factormer.run.result import Status
 from factormer.run.solve import solve
-from factormer.run.stages import Stage, chosen, solve_in_stages
-from factormer.run.trace import Row, Trace
+from factormer.run.stages import Stage, solve_in_stages
+from factormer.run.trace import Trace
 from factormer.solvers.ao_admm import AOADMM
-from factormer.solvers.hals import HALS
 from factormer.starts import Random
-from tests.networks import random_any_rank
 from tests.run.scripted import NEVER, point
 
 
@@ -73,19 +67,3 @@ def test_result_has_the_precision_of_the_last_problem(problem, rng):
             assert result.factors.W.dtype == last.V.dtype
             assert result.n_iter == 4
             assert result.rmse == pytest.approx(last.rmse(result.factors).item(), rel=1e-3)
-
-
-def trace_of(*errors: float) -> Trace:
-    rows = [Row(k, 0.0, torch.tensor(e).double()) for k, e in enumerate(errors)]
-    return Trace(rows)
-
-
-def test_the_solver_of_a_stage_goes_by_how_the_run_began(problem):
-    slow = Restarted(HALS(), AnyRank(random_any_rank()))
-    stage = Stage(problem, HER(), 9, NEVER, slow=slow)
-    falling = [1 + 4 / (1 + k) for k in range(T.LOOK + 1)]
-    assert chosen(stage, trace_of(*falling)) is slow
-    assert chosen(stage, trace_of(*[2.0] * 5, *[1.0] * T.LOOK)) is stage.solver
-    assert isinstance(chosen(stage, None), Waking)
-    assert isinstance(chosen(stage, trace_of(*falling[:-1])), Waking)
-    assert chosen(stage._replace(slow=None), trace_of(*falling)) is stage.solver

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from factormer.accelerate.base import Judged, Restarted
-from factormer.accelerate.her import is_small_for
-from factormer.data import Blocks, Dense, LowRank, Matrix, Observed, Sparse
+from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
@@ -27,7 +26,6 @@ from factormer.run.request import Request
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Separable, Vertices
 
-_IF_SLOW = f"with the network {networks.ANY_RANK} if the run is slow"
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 
 
@@ -112,24 +110,7 @@ def _stages(request: Request) -> list[Stage]:
     if n_iter is not None:
         on_sketch = _solver(request, View.SKETCH)
         stages.insert(0, Stage(View.SKETCH, *on_sketch, n_iter, exact=False))
-    return [_with_network(stage, V, rank) for stage in stages] if _may_be_slow(request) else stages
-
-
-def _may_be_slow(request: Request) -> bool:
-    """Whether to look if a run is slow, so that a network pays: shape and rank do not tell."""
-    V, asked = request.problem.V, request.accelerator
-    one = isinstance(V, Dense) and len(V.shape) == 2 and V.device.type == "cpu"
-    return one and asked == "auto" and request.n_init == 1 and request.problem.rank >= T.SLOW_RANK
-
-
-def _with_network(stage: Stage, V: Matrix, rank: int) -> Stage:
-    """The stage with a network for a slow run, unless its iterations are compiled as a whole."""
-    (m, n), on_sketch = V.shape, stage.view is View.SKETCH
-    work = (rank + OVERSAMPLING) * (m + n) if on_sketch else m * n
-    if is_small_for(LowRank if on_sketch else Dense, V.shape, rank, float(work)):
-        return stage
-    slow = networks.accelerated(stage.solver, networks.any_rank())
-    return stage._replace(slow=slow, why=f"{stage.why}, {_IF_SLOW}")
+    return stages
 
 
 def _by_passes(request: Request, V: Blocks) -> list[Stage]:

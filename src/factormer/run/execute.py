@@ -179,7 +179,7 @@ def _run(
         x0, *others = _points(start, at, rng)
         if others:
             others = tuple(stages[0].problem.taken(x) for x in others)
-            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others), slow=None)
+            stages[0] = stages[0]._replace(solver=Halving(stages[0].solver, others))
     result = solve_in_stages(
         stages,
         x0,
@@ -232,7 +232,7 @@ def _on_views(
             seen, extra = _sketched(seen, problem.V.dtype, plan.request.limits, rng)
         limit = 0 if settled else stage.max_iter
         rule = any_of(*(not_before(earliest, rule) for rule in (*rules, *extra)))
-        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact, stage.slow))
+        stages.insert(0, Stage(seen, stage.solver, limit, rule, stage.exact))
         if stage.view is View.SKETCH and not earliest and _gains_from_single(problem):
             single = replace(seen, V=seen.V.to(torch.float32))
             rule = any_of(rule, Rounding())

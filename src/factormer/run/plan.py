@@ -24,8 +24,7 @@ class View(Enum):
 class Stage(NamedTuple):
     """A view of V, a solver for it and why, and the iteration to end at.
 
-    `exact` says whether errors there are those on V. `slow` is the solver to take instead once the
-    run has shown itself to be slow.
+    `exact` says whether errors there are those on V.
     """
 
     view: View
@@ -34,7 +33,6 @@ class Stage(NamedTuple):
     why: str
     max_iter: int
     exact: bool = True
-    slow: Solver[Any] | None = None
 
 
 class Explanation(NamedTuple):

@@ -6,26 +6,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.base import Restarted
 from factormer.accelerate.passes import whole
-from factormer.accelerate.waking import OVER, Waking, slowness
-from factormer.data.factors import Factors, every, some
+from factormer.data.factors import Factors, some
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.solve import solve
 from factormer.run.stop import StopRule
-from factormer.run.trace import Row, Trace
+from factormer.run.trace import Row
 from factormer.solvers.base import Solver
 
 
 class Stage(NamedTuple):
     """A problem, its solver, the iteration to end at, and a stop rule.
 
-    `exact` says whether its errors are those of the last problem. `slow` is the solver to take
-    instead in a slow run: see `Waking`, which goes by the same numbers.
+    `exact` says whether its errors are those of the last problem.
     """
 
     problem: Problem
@@ -33,20 +29,6 @@ class Stage(NamedTuple):
     max_iter: int
     stop: StopRule
     exact: bool = True
-    slow: Solver[Any] | None = None
-
-
-def chosen(stage: Stage, trace: Trace | None) -> Solver[Any]:
-    """The solver of a stage: by what the run has shown so far, or one that looks at it itself."""
-    slow = stage.slow
-    if slow is None:
-        return stage.solver
-    if trace is not None and len(trace) > T.LOOK:
-        before, now = (trace.rows[T.LOOK - k].rmse for k in (OVER, 0))
-        return slow if every(slowness(before, now, T.LOOK) >= T.SLOW) else stage.solver
-    if isinstance(slow, Restarted) and isinstance(slow.accelerator, AnyRank):
-        return Waking(slow.solver, slow.accelerator, T.LOOK, T.SLOW)
-    return stage.solver
 
 
 def solve_in_stages(
@@ -67,7 +49,7 @@ def solve_in_stages(
         earlier = None if result is None else result.trace
         result = solve(
             stage.problem,
-            chosen(stage, earlier),
+            stage.solver,
             stage.problem.taken(whole(stage.problem.V, x)),
             stop=stage.stop,
             max_iter=stage.max_iter,

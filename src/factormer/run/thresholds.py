@@ -23,11 +23,6 @@ LOSS_GENERATION = 20  # the same of Newton steps
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
 AHEAD_WORK = 6e6  # multiplications of an iteration up to which compiled ones are faster
 
-# Networks. `python benchmarks/slow_runs.py`
-SLOW_RANK = 30  # the least rank at which it is looked whether a run is slow
-LOOK = 8  # iterations after which to see whether a run is slow
-SLOW = 0.017  # gain of an iteration, of the error, times iterations made, from which it is
-
 # Sketches. `python benchmarks/choices.py`
 SKETCH_PAYS = 2.0  # times fewer multiplications that an iteration on a sketch must take
 SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
