@@ -8,8 +8,9 @@ CODE=$(mktemp -d) # compiled for another processor: none of it is kept
 trap 'rm -rf "$CODE"' EXIT
 COMBINED="ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=generic"
 LAWS="tests/laws"
-NUMBERS="tests/nn tests/solvers tests/accelerate tests/kernels tests/data tests/problem tests/starts
-  tests/run tests/many tests/test_functions.py tests/estimator/test_nmf.py"
+NUMBERS="tests/solvers tests/accelerate tests/kernels tests/data tests/problem tests/starts tests/run
+  tests/many tests/select tests/estimator tests/app tests/clients tests/kept tests/nn
+  tests/test_functions.py tests/test_edges.py tests/test_tl.py --ignore=tests/app/report/test_browser.py"
 
 under() { # SETTING THREADS TEST…
   local setting=$1 threads=$2
@@ -24,7 +25,8 @@ if [ "${1:-all}" = combined ]; then
   exit
 fi
 for setting in ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE \
-  OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=Prescott NUMBA_CPU_NAME=generic; do
+  OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=Prescott \
+  NUMBA_CPU_NAME=generic NUMBA_CPU_NAME=haswell; do
   under "$setting" 1 $LAWS $NUMBERS
 done
 under "$COMBINED" 1 $LAWS $NUMBERS

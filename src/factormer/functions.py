@@ -132,7 +132,7 @@ def factorize(
         and scale; penalties fix the scale.
     watch : callable, optional
         Called with the factors, gathered where W stays on Dask workers, and the trace after each
-        iteration on large problems, 10 on small, 500 with tol=0 and no time limit. True ends it.
+        iteration on large problems, 10 on small, 500 with tol=0. True ends it.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB", that V, factors and sketches may take if V is in a file or
         store; by default half of the memory of the machine.

@@ -175,7 +175,7 @@ def test_watchers_and_clocks_end_it():
         if row.iteration == 12:
             raise KeyboardInterrupt
 
-    over = factorize(V, 3, callback=stop, time_limit=60.0, **asked)
+    over = factorize(V, 3, **{**asked, "tol": 1e-12}, callback=stop)
     assert over.status is Status.INTERRUPTED
     assert over.n_iter == 20
 

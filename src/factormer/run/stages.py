@@ -74,10 +74,11 @@ def solve_in_stages(
 def stride_of(request: Request) -> int:
     """How many iterations a leap makes between checks of stop rules, clock and signals.
 
-    Ten, since `Stationary` checks that often; more if it never does and iterations are fast.
+    Ten, since `Stationary` checks that often; more if it never does and iterations are fast. A time
+    limit has no part in it: the result is the best point of those checked, so it would change.
     """
     limits, problem = request.limits, request.problem
-    if limits.tol or limits.time_limit is not None or len(problem.V.shape) > 2:
+    if limits.tol or len(problem.V.shape) > 2:
         return 10
     iteration = 2 * problem.rank * max(float(problem.V.work()), 1.0)  # multiplications, about
     return int(min(max(T.LOOKS / iteration, 10), 500))

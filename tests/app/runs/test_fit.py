@@ -10,6 +10,7 @@ import pytest
 
 import factormer
 from factormer.app.runs import FitOptions, RunFolder, fit, keeper
+from factormer.run import thresholds
 from tests.app.runs import cases
 
 OPTIONS = FitOptions(max_iter=20)
@@ -143,8 +144,14 @@ def test_ranks_that_are_done_are_not_fitted_again(tmp_path):
     assert [result.rank for result in RunFolder(tmp_path).results()] == [2, 3, 4]
 
 
-def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path):
-    options = FitOptions(max_iter=24, tol=0.0, time_limit=1000.0)  # which looks every 10
+@pytest.fixture
+def looks_every_ten(monkeypatch):
+    """Runs with tol=0 look at the clock and at signals every ten iterations."""
+    monkeypatch.setattr(thresholds, "LOOKS", 0.0)
+
+
+def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path, looks_every_ten):
+    options = FitOptions(max_iter=24, tol=0.0)
 
     def stop(rank, row):
         if rank == 3 and row.iteration == 5:
@@ -187,10 +194,12 @@ def test_a_killed_run_keeps_all_ranks_that_are_done(tmp_path):
     assert after[:2] == before
 
 
-def test_a_long_fit_that_is_killed_goes_on_from_where_it_stood(tmp_path, monkeypatch):
+def test_a_long_fit_that_is_killed_goes_on_from_where_it_stood(
+    tmp_path, monkeypatch, looks_every_ten
+):
     monkeypatch.setattr(runs_fit, "_LONG", 0)
     monkeypatch.setattr(keeper, "SECONDS", 0.0)
-    data, options = cases.images(), FitOptions(max_iter=24, tol=0.0, time_limit=1000.0)
+    data, options = cases.images(), FitOptions(max_iter=24, tol=0.0)
     with pytest.raises(Killed):
         fit(data, [3], options, tmp_path, watch=kill_at((3, 18)))
     [point] = tmp_path.glob("*.point.npz")

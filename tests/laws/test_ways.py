@@ -1,0 +1,318 @@
+"""The same matrix, rank, seed and options have one answer, whoever asks.
+
+A way is a means of asking for a factorization, and a case is what is asked; each way meets each
+case. A new way is one entry of `WAYS`.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from factormer import NMF, factorize, factorize_many
+from factormer.app.read import Axis, Data
+from factormer.app.runs import FitOptions, RunFolder, fit
+from factormer.data.intake import as_matrix
+from factormer.many import shared, whole
+from factormer.run.choose import choose
+from factormer.run.request import Request
+from factormer.run.result import Result
+
+SEED = 7
+# Relative differences of factors, and of errors, that only the order of additions makes.
+ROUNDING = {np.dtype(np.float64): (1e-6, 1e-7), np.dtype(np.float32): (1e-4, 1e-5)}
+# Replicates of a large V lie side by side and begin in single precision (docs/howto/many.md).
+REPLICATES = 1e-4
+
+
+class Answer(NamedTuple):
+    """A factorization as every way can tell it."""
+
+    W: np.ndarray
+    H: np.ndarray
+    n_iter: int
+    status: str
+
+    @staticmethod
+    def of(result: Result) -> "Answer":
+        return Answer(result.W, result.H, result.n_iter, result.status.name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A matrix, its rank, and keywords of `factorize`."""
+
+    V: Any
+    rank: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Any:
+        return choose(Request.of(as_matrix(self.V), self.rank, **self.options))
+
+    @property
+    def dense(self) -> np.ndarray:
+        return self.V.toarray() if scipy.sparse.issparse(self.V) else self.V
+
+    def error(self, answer: Answer) -> float:
+        """The relative error of its W Hᵀ."""
+        V = self.dense.astype(float)
+        return float(np.linalg.norm(answer.W @ answer.H.T - V) / np.linalg.norm(V))
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to ask, and the way that it equals to the last bit with the same number of threads."""
+
+    ask: Callable[[Case], Answer | None]  # None: it does not serve the case
+    like: str = "factorize"
+
+
+# Cases
+
+
+def _planted(m: int, n: int, k: int, seed: int, noise: float = 0.02) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    V = rng.gamma(0.5, 1, (m, k)) @ rng.gamma(0.5, 1, (k, n))
+    return V + noise * rng.random((m, n))
+
+
+def _counts(m: int, n: int, k: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).poisson(2 * _planted(m, n, k, seed)).astype(float)
+
+
+def _sparse(V: np.ndarray, density: float) -> Any:
+    kept = np.random.default_rng(0).random(V.shape) < density
+    return scipy.sparse.csr_array(V * kept)
+
+
+KL: dict[str, Any] = {"loss": "kullback-leibler", "max_iter": 40}
+CASES = {
+    "tiny": Case(_planted(8, 6, 3, 0), 2),
+    "small": Case(_planted(60, 40, 5, 1), 5, {"init": "random"}),
+    "rank 1": Case(_planted(60, 40, 5, 1), 1),
+    "exact": Case(_planted(40, 36, 3, 2, noise=0.0), 3, {"max_iter": 20}),
+    "all iterations": Case(
+        _planted(60, 40, 5, 1), 5, {"init": "nndsvd", "tol": 0.0, "max_iter": 120}
+    ),
+    "single precision": Case(_planted(60, 40, 5, 1).astype(np.float32), 5),
+    "middle": Case(_planted(120, 150, 10, 3), 10, {"init": "random"}),
+    "high rank": Case(_planted(300, 200, 30, 4), 30, {"init": "nndsvd", "max_iter": 20}),
+    "tall": Case(_planted(1000, 300, 20, 5, noise=1.0), 20, {"init": "random", "max_iter": 10}),
+    "sketched": Case(_planted(1000, 300, 10, 5), 8, {"max_iter": 60}),
+    "sparse": Case(_sparse(_planted(200, 100, 5, 6), 0.2), 4, {"init": "random"}),
+    "counts": Case(_counts(60, 40, 4, 7), 4, KL),
+    "many counts": Case(_counts(400, 300, 5, 8), 6, KL | {"max_iter": 12}),
+    "sparse counts": Case(_sparse(_counts(120, 80, 3, 9), 0.2), 4, KL),
+    "multiplicative": Case(_planted(40, 30, 4, 10), 4, {"solver": "mu", "max_iter": 40}),
+}
+
+
+# Ways
+
+
+def _asked(case: Case, **more: Any) -> Answer:
+    return Answer.of(factorize(case.V, case.rank, random_state=SEED, **case.options, **more))
+
+
+def _estimated(case: Case) -> Answer:
+    options = dict(case.options)
+    options["beta_loss"] = options.pop("loss", "frobenius")
+    model = NMF(case.rank, random_state=SEED, **options)
+    W = model.fit_transform(case.V)
+    return Answer(W, model.components_.T, model.n_iter_, model.result_.status.name)
+
+
+def _commanded(case: Case) -> Answer:
+    (m, n), options = case.V.shape, FitOptions(seed=SEED, **case.options)
+    data = Data(case.V, Axis(m, "row"), Axis(n, "column"), "data", "made up")
+    with tempfile.TemporaryDirectory() as name:
+        [result] = fit(data, [case.rank], options, Path(name))
+        kept = RunFolder(Path(name)).factors(case.rank)
+    return Answer(kept["W"], kept["H"], result.iterations, result.status)
+
+
+def _after_others(case: Case) -> Answer:
+    for size in (3, 5, 8):
+        factorize_many([OTHER[:size], OTHER[:, :size]], 2)
+        factorize(OTHER[:size], 2)
+    return _asked(case)
+
+
+def _turned(case: Case) -> Answer | None:
+    """Ask with the entries by columns."""
+    if scipy.sparse.issparse(case.V):
+        return None
+    return _asked(replace(case, V=np.asfortranarray(case.V)))
+
+
+def _among_many(case: Case, **more: Any) -> Answer:
+    """Ask for the case in a list, between two others."""
+    found = factorize_many(
+        [OTHER, case.V, OTHER], [3, case.rank, 2], random_state=SEED - 1, **case.options, **more
+    )
+    return Answer.of(dict(found)[1] if "as_completed" in more else found[1])
+
+
+def _alone_of_many(V: Any, case: Case) -> Answer:
+    found = factorize_many(V, [case.rank], random_state=SEED, **case.options)
+    return Answer.of(found[0])
+
+
+def _in_a_folder(case: Case) -> Answer:
+    with tempfile.TemporaryDirectory() as name:
+        first, again = (_among_many(case, folder=name) for _ in range(2))
+        _assert_same_bits(first, again)
+        return again
+
+
+@contextmanager
+def _others_at_work() -> Iterator[None]:
+    """Another thread factorizes other matrices meanwhile."""
+    over = Event()
+
+    def work() -> None:
+        while not over.is_set():
+            factorize_many([OTHER, OTHER.T], 2)
+            over.wait(0.002)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _beside_others(ask: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
+    def beside(case: Case) -> Answer:
+        with _others_at_work():
+            return ask(case)
+
+    return beside
+
+
+OTHER = _planted(33, 21, 4, 11)
+WAYS = {
+    "factorize": Way(_asked),
+    "estimator": Way(_estimated),
+    "command line": Way(_commanded),
+    "callback": Way(lambda case: _asked(case, callback=lambda row: None)),
+    "watch": Way(lambda case: _asked(case, watch=lambda x, trace: False)),
+    "time limit": Way(lambda case: _asked(case, time_limit=1e6)),
+    "after others": Way(_after_others),
+    "beside others": Way(_beside_others(_asked)),
+    "entries by columns": Way(_turned),
+    "factorize_many": Way(lambda case: _alone_of_many([case.V], case)),
+    "one matrix": Way(lambda case: _alone_of_many(case.V, case), like="factorize_many"),
+    "in a list": Way(_among_many, like="factorize_many"),
+    "as completed": Way(lambda case: _among_many(case, as_completed=True), like="factorize_many"),
+    "folder": Way(_in_a_folder, like="factorize_many"),
+    "list beside others": Way(_beside_others(_among_many), like="factorize_many"),
+}
+each_way = pytest.mark.parametrize("way", WAYS)
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+# The law
+
+
+def _assert_same_bits(found: Answer, expected: Answer) -> None:
+    np.testing.assert_array_equal(found.W, expected.W)
+    np.testing.assert_array_equal(found.H, expected.H)
+    assert found[2:] == expected[2:]
+
+
+def _assert_rounded_alike(case: Case, found: Answer, expected: Answer) -> None:
+    factors, errors = ROUNDING[case.V.dtype]
+    for F, G in zip(found[:2], expected[:2], strict=True):
+        np.testing.assert_allclose(F, G, rtol=0, atol=factors * G.max())
+    assert case.error(found) == pytest.approx(case.error(expected), rel=errors, abs=1e-14)
+    assert found[2:] == expected[2:]
+
+
+def _is_made_whole(case: Case) -> bool:
+    """Whether `factorize_many` has compiled code for the case, which adds in another order."""
+    return whole.serves(case.plan)
+
+
+def _is_shared(case: Case) -> bool:
+    """Whether replicates of the case lie side by side, so that a reading of V serves all."""
+    return shared.serves(case.plan) and not whole.serves(case.plan)
+
+
+@pytest.fixture(scope="module")
+def expected() -> Callable[[str, str], Answer]:
+    """What the ways that others equal answer, on one thread."""
+    found: dict[tuple[str, str], Answer] = {}
+
+    def get(way: str, case: str) -> Answer:
+        if (way, case) not in found:
+            answer = WAYS[way].ask(CASES[case])
+            assert answer is not None
+            found[way, case] = answer
+        return found[way, case]
+
+    return get
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@each_case
+@each_way
+@pytest.mark.usefixtures("one_thread")
+def test_every_way_gives_one_answer(way, case, expected):
+    answer, asked = WAYS[way].ask(CASES[case]), CASES[case]
+    if answer is None:
+        return
+    if way == "factorize_many" and _is_made_whole(asked):
+        _assert_rounded_alike(asked, answer, expected("factorize", case))
+    else:
+        _assert_same_bits(answer, expected(WAYS[way].like, case))
+
+
+@each_case
+@pytest.mark.parametrize("way", ["factorize", "in a list"])
+def test_threads_change_no_more_than_rounding(way, case, expected, one_thread):
+    """Products with V are cut by threads: cut by shape alone, one thread would take longer."""
+    one = expected(WAYS[way].like, case)
+    torch.set_num_threads(2)
+    answer, again = WAYS[way].ask(CASES[case]), WAYS[way].ask(CASES[case])
+    assert answer is not None
+    assert again is not None
+    _assert_same_bits(again, answer)
+    _assert_rounded_alike(CASES[case], answer, one)
+
+
+@each_case
+@pytest.mark.usefixtures("one_thread")
+def test_replicates_are_what_their_seeds_give(case):
+    """As documented: of `factorize` with `init="random"`, and of a large V with `solver="her"`."""
+    asked = CASES[case]
+    options: dict[str, Any] = {"init": "random"} | asked.options
+    side_by_side = _is_shared(replace(asked, options=options))
+    if side_by_side:
+        options |= {"init": "random", "solver": "her", "max_iter": 200}
+    asked = replace(asked, options=options)
+    runs = factorize_many(asked.V, [asked.rank], n_init=2, random_state=SEED - 1, **options)
+    answer, expected = Answer.of(runs[1]), WAYS["factorize_many"].ask(asked)
+    assert expected is not None
+    if side_by_side:
+        assert asked.error(answer) == pytest.approx(asked.error(expected), rel=REPLICATES)
+    else:
+        _assert_same_bits(answer, expected)
