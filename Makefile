@@ -15,7 +15,6 @@ INSTALLED := .venv/installed.stamp
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WHEEL_ENV := build/wheel-venv
 OLDEST_ENV := build/oldest
-BENCH_OUT := docs/results/benchmarks
 CLIENTS_ENV := build/clients-env
 CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
@@ -24,7 +23,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
-.PHONY: bench bench-peers bench-scaling bench-cold bench-kl bench-tol bench-ablation bench-learned bench-networks bench-newcomer bench-gpu bench-gpu-large bench-rank
+.PHONY: bench
 .PHONY: clients clients-env compare best
 
 help: ## List the targets
@@ -106,50 +105,12 @@ compare: $(READY) ## Compare the speed of two versions, on an idle machine: OLD=
 	PYTHONPATH=lab/src $(BIN)/python -m factormer_lab.bench.compare $(OLD) $(NEW) \
 	  $(if $(CASES),--cases $(CASES)) $(if $(PAIRS),--pairs $(PAIRS))
 
-bench-%: export PYTHONPATH := lab/src
-
 best: $(READY) ## Find the best error of 40 starts that `make compare` measures by, for hours: CASES="race/digits kl …"
 	PYTHONPATH=lab/src $(BIN)/python -m factormer_lab.bench.best $(CASES)
 
-bench: $(INSTALLED) ## Time the folded Factormer layer against the literal one
-	$(BIN)/python benchmarks/folded_layer.py
-
-bench-peers: $(INSTALLED) ## Race the peers that are installed (pip install '.[bench]'), on FACTORMER_DATA=… too: CASES="high-ranks …"
-	$(BIN)/python benchmarks/peers.py $(if $(CASES),--cases $(CASES)) --out $(BENCH_OUT)
-
-bench-scaling: $(INSTALLED) ## Time and memory against size, nonzeros, rank and threads
-	$(BIN)/python benchmarks/scaling.py --out $(BENCH_OUT)
-
-bench-cold: $(INSTALLED) ## What import and the first call cost in a fresh environment
-	$(BIN)/python benchmarks/cold.py --out $(BENCH_OUT)
-
-bench-kl: $(INSTALLED) ## Kullback–Leibler beside scikit-learn's mu, on FACTORMER_DATA=…
-	$(BIN)/python benchmarks/kl.py --out $(BENCH_OUT)
-
-bench-ablation: $(INSTALLED) ## What each part of the any-rank accelerator is worth
-	$(BIN)/python benchmarks/ablation.py --out $(BENCH_OUT)
-
-bench-learned: $(INSTALLED) ## What the network and iterations ahead are worth: PART=gain, safety or optima, CASES="…"
-	$(BIN)/python benchmarks/learned.py $(PART) $(CASES) --out $(BENCH_OUT)
-
-bench-networks: $(INSTALLED) ## Where a network pays in seconds, on matrices that no threshold was set by: CASES="high-ranks …"
-	$(BIN)/python benchmarks/networks.py $(CASES) --out $(BENCH_OUT)
-
-bench-tol: $(INSTALLED) ## What a smaller tol buys
-	$(BIN)/python benchmarks/tolerance.py --out $(BENCH_OUT)
-
-bench-gpu: $(INSTALLED) ## Iterations on a GPU, step by step and recorded, without and with a network
-	$(BIN)/python benchmarks/gpu.py --out $(BENCH_OUT)
-
-bench-gpu-large: $(INSTALLED) ## Large matrices on a GPU: an iteration beside what reading V takes
-	$(BIN)/python benchmarks/gpu_large.py --out $(BENCH_OUT)
-
-bench-rank: $(INSTALLED) ## How often select_rank and the classical rules find planted ranks: GROUPS="small wide …"
-	$(BIN)/python benchmarks/rank/run.py build/bench-rank $(GROUPS)
-	$(BIN)/python benchmarks/rank/summary.py build/bench-rank --out $(BENCH_OUT)
-
-bench-newcomer: $(INSTALLED) ## How long it takes from a clean clone to the first report
-	$(BIN)/python benchmarks/newcomer.py --out $(BENCH_OUT)
+# `make bench` alone lists the names, each with the question that it answers.
+bench: $(INSTALLED) ## Measure: NAME=kl ARGS="--help", on FACTORMER_DATA=… too; the names, where none is given
+	PYTHONPATH=lab/src $(BIN)/python -m factormer_lab.bench $(NAME) $(ARGS)
 
 # Real clients, in an environment of their own. They want an older pandas, and an older numpy, where an array of one
 # number is a number. Torch comes first and alone, as above.
@@ -163,8 +124,8 @@ $(CLIENTS_ENV)/installed.stamp: constraints.txt
 	@cd $(CLIENTS_ENV) && bin/python $(PIP_INSTALL) $(CLIENTS) -e ../..
 	@touch $@
 
-clients: $(CLIENTS_ENV)/installed.stamp ## Run real clients as they are and patched: CLIENT="cnmf sigprofiler", SMALL=1, FACTORMER_DATA=…
-	$(CLIENTS_ENV)/bin/python benchmarks/clients/run.py $(CLIENT) $(if $(SMALL),--small)
+clients: $(CLIENTS_ENV)/installed.stamp ## Run real clients as they are and patched: NAME=agree, CLIENT="cnmf sigprofiler", SMALL=1, FACTORMER_DATA=…
+	PYTHONPATH=lab/src $(CLIENTS_ENV)/bin/python -m factormer_lab.bench $(or $(NAME),clients) $(CLIENT) $(if $(SMALL),--small)
 
 docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs
@@ -174,7 +135,7 @@ examples: $(INSTALLED) ## Run the examples of the gallery again (pip install sca
 	$(BIN)/python docs/gallery.py $(EXAMPLES)
 
 readme-picture: $(INSTALLED) ## Error against seconds beside scikit-learn, the picture of the README
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/readme_picture.py
+	PYTHONPATH=lab/src OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m factormer_lab.bench picture
 
 conformance: $(INSTALLED) ## Run scikit-learn's own suites on NMF, and write docs/conformance.md
 	$(BIN)/python -m tests.sklearn_conformance.report

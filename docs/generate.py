@@ -19,7 +19,7 @@ from factormer.nn.zoo import Card, models
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: the stem of its files, its make target, and the question it answers."""
+    """A benchmark: the stem of its files, its name in `make bench`, and what it answers."""
 
     stem: str
     target: str
@@ -28,39 +28,39 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = (
-    Benchmark("peers", "bench-peers", "Other packages", "How long to within 1 % and 0.1 %?"),
-    Benchmark("kl", "bench-kl", "Kullback–Leibler", "The same for counts, against scikit-learn."),
-    Benchmark("tolerance", "bench-tol", "Tolerances", "What does a smaller `tol` gain?"),
-    Benchmark("ablation", "bench-ablation", "The any-rank network", "What does each part gain?"),
-    Benchmark("gpu", "bench-gpu", "On a GPU", "What do recorded iterations and a network gain?"),
+    Benchmark("peers", "peers", "Other packages", "How long to within 1 % and 0.1 %?"),
+    Benchmark("kl", "kl", "Kullback–Leibler", "The same for counts, against scikit-learn."),
+    Benchmark("tolerance", "tolerance", "Tolerances", "What does a smaller `tol` gain?"),
+    Benchmark("ablation", "ablation", "The any-rank network", "What does each part gain?"),
+    Benchmark("gpu", "gpu", "On a GPU", "What do recorded iterations and a network gain?"),
     Benchmark(
         "learned-gain",
-        "bench-learned PART=gain",
+        "learned ARGS=gain",
         "The network, and looking ahead",
         "Iterations and seconds on V itself, all from one start.",
     ),
     Benchmark(
         "learned-paper",
-        "bench-learned PART=paper",
+        "learned ARGS=paper",
         "The paper's validation sets",
         "Ten iterations of each engine against a hundred of AO-ADMM.",
     ),
     Benchmark(
         "learned-safety",
-        "bench-learned PART=safety",
+        "learned ARGS=safety",
         "Ranks 2 to 100, sizes 10×10 to 20 000×5 000",
         "Is the network ever worse than no network?",
     ),
     Benchmark(
         "learned-optima",
-        "bench-learned PART=optima",
+        "learned ARGS=optima",
         "Where runs end",
         "One default run against ten of scikit-learn from random starts.",
     ),
-    Benchmark("rank", "bench-rank", "Planted ranks", "How often are they found, and by whom?"),
-    Benchmark("scaling", "bench-scaling", "Scaling", "Time and memory against size and threads."),
-    Benchmark("newcomer", "bench-newcomer", "From a clone to a report", "How long is the wait?"),
-    Benchmark("cold", "bench-cold", "The first call", "What do import and compilation cost?"),
+    Benchmark("rank", "rank", "Planted ranks", "How often are they found, and by whom?"),
+    Benchmark("scaling", "scaling", "Scaling", "Time and memory against size and threads."),
+    Benchmark("newcomer", "newcomer", "From a clone to a report", "How long is the wait?"),
+    Benchmark("cold", "cold", "The first call", "What do import and compilation cost?"),
 )
 ROLES = {
     "init": "gives the start; `factorize(V, {rank}, init={name!r})`",
@@ -183,7 +183,7 @@ def _inline(value: Any) -> str:
 def benchmark_sections(folder: Path) -> Iterator[str]:
     """A section for each benchmark: its tables and picture, or how to run it."""
     for benchmark in BENCHMARKS:
-        yield f"## {benchmark.title}\n\n{benchmark.question} `make {benchmark.target}`\n"
+        yield f"## {benchmark.title}\n\n{benchmark.question} `make bench NAME={benchmark.target}`\n"
         tables, picture = (folder / f"{benchmark.stem}{end}" for end in (".md", ".png"))
         if tables.is_file():
             text = re.sub(r"^# .*\n", "", tables.read_text("utf-8"))

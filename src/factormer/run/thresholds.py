@@ -6,36 +6,36 @@ docs/losses.md have the tables.
 
 from __future__ import annotations
 
-# Starts. `python benchmarks/choices.py`
+# Starts. `make bench NAME=choices`
 SVD_PAYS = 20_000  # entries from which a singular value decomposition pays for a better start
 FULL = 0.9  # share of min(m, n) from which rows or columns of V are the best start: fuzz-sklearn
 TINY, TINY_RUNS = 400, 2  # entries up to which so many runs take hardly longer: fuzz-sklearn
-SMALL_LOSS = 20_000  # stored entries up to which a start is first fitted by least squares: bench-kl
+SMALL_LOSS = 20_000  # stored entries up to which least squares fit a start first: NAME=kl
 
-# Several runs side by side. `python benchmarks/optimum.py`
+# Several runs side by side. `make bench NAME=optimum`
 KINDS = ("rotated", "random", "merged")  # of starts, which take turns
 TOGETHER = 10  # runs at once, of those that n_init asks for; their points are all in memory
 CHILDREN = 0.4  # further runs that are made of the best, relative to those with starts of their own
 GENERATION = 80  # iterations after which errors say which runs will end best, at most
 LOSS_GENERATION = 20  # the same of Newton steps
 
-# Solvers. `python benchmarks/choices.py`
+# Solvers. `make bench NAME=choices`
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little
 AHEAD_WORK = 6e6  # multiplications of an iteration up to which compiled ones are faster
 
-# Sketches. `python benchmarks/choices.py`
+# Sketches. `make bench NAME=choices`
 SKETCH_PAYS = 2.0  # times fewer multiplications that an iteration on a sketch must take
 SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
 POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes to that
 
-# Data beyond memory. `python benchmarks/passes.py`
+# Data beyond memory. `make bench NAME=passes`
 AT_HAND = 0.3  # passes, by their arithmetic, that iterations between two may cost if V is in memory
 WIDTH = 4  # times the rank that a sketch is wide if readings cost more than arithmetic
 PASSES = 10  # passes over V after those of the sketch, at most, if max_iter comes to that
 LOSS_PASSES = 100  # the same for other losses, whose passes gain less
 LAST_PASSES = 3  # the same with tol=0, where all of them are made
 
-# Precision. `python benchmarks/choices.py`, and `make bench-kl` for the second
+# Precision. `make bench NAME=choices`, and `make bench NAME=kl` for the second
 SINGLE = 2e6  # multiplications of a product from which float32 is faster
 SINGLE_LOSS = 2e7  # multiplications of a Newton half-step from which float32 repays compiling it
 

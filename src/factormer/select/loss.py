@@ -28,7 +28,7 @@ _KULLBACK = Beta(1.0)  # between the others: its fit serves whatever the noise
 _STEPS = 25  # iterations, after which hidden entries are predicted about as well as they will be
 _WIDE = 1.5  # ratio of the largest mean to the least below which they are too much alike
 _SURE = 0.3  # standard error of the power up to which it says something
-# Powers that part the kinds of noise: measured by benchmarks/select_loss.py, on other seeds.
+# Powers that part the kinds of noise: `make bench NAME=loss`, on other seeds.
 _GAUSSIAN, _POISSON, _POSITIVE, _COUNTS = 0.75, 1.22, 1.5, 1.9
 _EXACT = 1e-4  # error of hidden entries, relative to their mean, below which there is no noise
 

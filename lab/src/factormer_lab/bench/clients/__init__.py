@@ -1,0 +1,1 @@
+"""Clients of NMF, as they are and patched."""

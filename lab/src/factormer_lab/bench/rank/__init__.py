@@ -1,0 +1,1 @@
+"""Planted ranks: how often they are found."""
