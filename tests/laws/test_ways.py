@@ -154,6 +154,17 @@ def _turned(case: Case) -> Answer | None:
     return _asked(replace(case, V=np.asfortranarray(case.V)))
 
 
+def _at_an_odd_place(case: Case) -> Answer | None:
+    """Ask with entries that begin between two places that memory begins at, as in a slice."""
+    if scipy.sparse.issparse(case.V):
+        return None
+    room = np.empty(case.V.size + 16, case.V.dtype)
+    first = -room.ctypes.data % 64 // room.itemsize + 1
+    odd = room[first : first + case.V.size].reshape(case.V.shape)
+    odd[...] = case.V
+    return _asked(replace(case, V=odd))
+
+
 def _among_many(case: Case, **more: Any) -> Answer:
     """Ask for the case in a list, between two others."""
     found = factorize_many(
@@ -212,6 +223,7 @@ WAYS = {
     "after others": Way(_after_others),
     "beside others": Way(_beside_others(_asked)),
     "entries by columns": Way(_turned),
+    "odd place in memory": Way(_at_an_odd_place),
     "factorize_many": Way(lambda case: _alone_of_many([case.V], case)),
     "one matrix": Way(lambda case: _alone_of_many(case.V, case), like="factorize_many"),
     "in a list": Way(_among_many, like="factorize_many"),

@@ -20,6 +20,7 @@ from factormer.data.sources import Source, array_source, source_of
 
 _COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
 _THERE = 2.6  # the same on a GPU, where what is stored in halves may be left out
+_ALIGNED = 16  # bytes at multiples of which memory that was asked for begins
 _REAL = (int, float, np.integer, np.floating)
 
 
@@ -43,7 +44,17 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
         raise ValueError(f"{name} holds complex values; it must hold real numbers")
     if tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.double()
+    tensor = aligned(tensor)
     return tensor if device is None else tensor.to(as_device(device))
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy where it begins at an odd place in memory, as a slice may.
+
+    Some products of BLAS round by the place, and the same numbers are to have one factorization.
+    """
+    odd = tensor.device.type == "cpu" and tensor.data_ptr() % _ALIGNED
+    return tensor.clone() if odd else tensor
 
 
 def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from factormer.data import Blocks, Dense, Matrix
 from factormer.data.device import as_devices
-from factormer.data.intake import as_rank, as_seed, like
+from factormer.data.intake import aligned, as_rank, as_seed, like
 from factormer.data.observations import observe
 from factormer.many.loose import Loose
 from factormer.many.ragged import Ragged
@@ -88,7 +88,7 @@ class Jobs:
         V = self.sources
         if isinstance(V, Loose):
             return read(V.tensors[problem], problem, None, None)
-        return V[problem] if isinstance(V, list) else Dense(V.entries[problem])
+        return V[problem] if isinstance(V, list) else Dense(aligned(V.entries[problem]))
 
     @cached_property
     def sizes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

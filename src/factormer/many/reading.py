@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from factormer.data import Dense, Matrix
+from factormer.data.intake import aligned
 from factormer.data.observations import observe
 
 _LEAST = {dtype: float(np.finfo(dtype).tiny) for dtype in (np.dtype("f4"), np.dtype("f8"))}
@@ -41,4 +42,4 @@ def _plain(V: np.ndarray) -> Dense | None:
         return None
     low, high = np.minimum.reduce(V, axis=None), np.maximum.reduce(V, axis=None)
     fine = low >= 0 and (least <= high < np.inf or high == 0)  # which is false for NaN
-    return Dense(torch.from_numpy(V)) if fine else None
+    return Dense(aligned(torch.from_numpy(V))) if fine else None
