@@ -189,14 +189,14 @@ def test_none_draws_another_seed_each_time():
 def test_an_interrupt_keeps_what_there_is(monkeypatch):
     V = COUNTS["square"]
     plan = plan_of(V, 4, max_iter=50, tol=1e-9)
-    made = small._Over.__call__
+    made = small.Looks.is_over
 
-    def interrupted(self, size, rmse):
+    def interrupted(self, size, error):
         if len(self.errors) == 2:
             raise KeyboardInterrupt
-        return made(self, size, rmse)
+        return made(self, size, error)
 
-    monkeypatch.setattr(small._Over, "__call__", interrupted)
+    monkeypatch.setattr(small.Looks, "is_over", interrupted)
     x = execute.execute(plan)[0]
     assert x.status is Status.INTERRUPTED
     assert x.n_iter == 20

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from factormer.data.factors import Factors
+from factormer.kernels import rules
 from factormer.problem.problem import Problem
 
 
@@ -30,10 +31,10 @@ class Extrapolation:
     β grows faster than in the paper (1.01 and 1.005), which needs fewer iterations: docs/log.md.
     """
 
-    beta: float = 0.5
-    eta: float = 1.5
-    gamma: float = 1.05
-    gamma_bound: float = 1.01
+    beta: float = rules.BETA
+    eta: float = rules.ETA
+    gamma: float = rules.GAMMA
+    gamma_bound: float = rules.GAMMA_BOUND
 
     @property
     def rates(self) -> tuple[float, float, float]:

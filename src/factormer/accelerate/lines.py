@@ -95,14 +95,14 @@ class Lines:
         resolved = now[:, self._kernels.STATE] == self._kernels.RUNNING
         return now[:, self._kernels.ERROR].copy(), resolved
 
-    def look(self, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Squared error and projected gradient of each point from place `first` on."""
-        errors, slopes = np.empty(self._count), np.empty(self._count)
+    def look(self, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Squared error, projected gradient and ‖V‖(‖W‖ + ‖H‖) of points from place `first` on."""
+        errors, slopes, norms = (np.empty(self._count) for _ in range(3))
         for side in range(2):
             self._multiply(self._points.kept, side, first)
         look = self._kernels.looks(self._real)
-        look(self._points, self._sizes, self._scratch, first, self._count, errors, slopes)
-        return errors[first:], slopes[first:]
+        look(self._points, self._sizes, self._scratch, first, self._count, errors, slopes, norms)
+        return errors[first:], slopes[first:], norms[first:]
 
     def settle(self, k: int) -> tuple[bool, float]:
         """Make W in place k the best for H, after a look; whether it is, and the squared error."""

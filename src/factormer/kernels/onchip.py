@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from factormer.kernels import rules
+
 _SOURCES = Path(__file__).parent / "chip"
 RANKS = np.array([2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32])  # others take the next
 THREADS = np.array([32, 64, 128, 256])
@@ -106,7 +108,8 @@ def source(rank: int, threads: int, is_far: bool, is_kullback: bool) -> str:
     sizes = f"constexpr int R = {rank}, T = {threads};\n"
     flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
     names = ("common", "squares", "kullback", "run")
-    return sizes + flags + "\n".join((_SOURCES / f"{name}.cu").read_text() for name in names)
+    texts = ((_SOURCES / f"{name}.cu").read_text() for name in names)
+    return rules.header() + sizes + flags + "\n".join(texts)
 
 
 def factorize(

@@ -156,10 +156,11 @@ def _half_steps(points, progress, sizes, sweeps, rates, scratch, side, first, la
         progress[k, ERROR], progress[k, PLAIN] = after.error, 1.0 if after.plain else 0.0
 
 
-def _looks(points, sizes, scratch, first, last, errors, slopes):
-    """The squared errors of the points kept, and the norms of their projected gradients.
+def _looks(points, sizes, scratch, first, last, errors, slopes, norms):
+    """The squared errors of the points kept, the norms of their projected gradients, and `norms`.
 
-    (VH)ᵀ and (VᵀW)ᵀ are in points.products. The twin is `Problem.stationarity`.
+    (VH)ᵀ and (VᵀW)ᵀ are in points.products. The twin is `Problem.stationarity`; `norms` are those
+    of `rules.is_over`.
     """
     r, m, both = sizes.r, sizes.m, points.kept.shape[1]
     HtH, WtW = scratch.grams[0], scratch.grams[1]
@@ -167,7 +168,11 @@ def _looks(points, sizes, scratch, first, last, errors, slopes):
         x, F = points.kept[r * k : r * (k + 1)], points.products[r * k : r * (k + 1)]
         _gram(x, m, both, HtH)
         errors[k] = _error(sizes, F, x, HtH, WtW)
-        total = 0.0
+        total = ww = hh = 0.0
+        for c in range(r):
+            ww += WtW[c, c]
+            hh += HtH[c, c]
+        norms[k] = sizes.sq_norm**0.5 * (ww**0.5 + hh**0.5)
         for side in range(2):  # by W, which H gives, and by H
             start, stop, G = (0, m, HtH) if side == 0 else (m, both, WtW)
             for at in range(start, stop, _CHUNK):
@@ -236,7 +241,7 @@ def half_steps(dtype: Any) -> Callable[..., None]:
 def looks(dtype: Any) -> Callable[..., None]:
     """The compiled `_looks`."""
     points, scratch = _of(dtype)
-    return jit(types.void(points, _SIZES, scratch, _count, _count, _each, _each))(_looks)
+    return jit(types.void(points, _SIZES, scratch, _count, _count, *[_each] * 3))(_looks)
 
 
 @once

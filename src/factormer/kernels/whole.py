@@ -17,6 +17,7 @@ from factormer.kernels.compile import address, array, calling, jit, once
 from factormer.kernels.loops import gram_at, multiply_at, scale_at, sweep_at
 from factormer.kernels.products import transposed
 from factormer.kernels.restart import AS_TUPLE, PROGRESS, RATES, Progress
+from factormer.kernels.rules import EVERY, LOOKS, is_over
 
 # How it ended; unresolved: errors or numbers are too small or large for these iterations.
 CONVERGED, MAX_ITER, UNRESOLVED = range(3)
@@ -25,7 +26,6 @@ _STEP, _APART = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1342543DE82EF95)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S1, _S27, _S30, _S31, _S40 = (np.uint64(k) for k in (1, 27, 30, 31, 40))
 _EPS = 2.0**-52
-_EVERY, _LOOKS = 10, 5  # as in `Stationary`
 _SETTLING = 60  # sweeps that make W the best for H, if its gradient falls to
 _SETTLED = 1e-7  # of the size of VH
 
@@ -174,22 +174,39 @@ def settle(parts, F, kept, new, G, flat, g, lines, m):
     return slope <= _SETTLED**2 * size
 
 
+_is_over = jit(inner=True)(is_over)
+
+
+@jit(inner=True)
+def _norms(squares, x, m):
+    """‖V‖(‖W‖ + ‖H‖), from ‖V‖²."""
+    ww = hh = 0.0
+    for c in range(len(x)):
+        for j in range(m):
+            ww += x[c, j] * x[c, j]
+        for j in range(m, x.shape[1]):
+            hh += x[c, j] * x[c, j]
+    return squares**0.5 * (ww**0.5 + hh**0.5)
+
+
 @jit(inner=True)
 def _iterate(parts, desk, options, rates, errors, rules):
-    """Iterate from points.kept until the projected gradient has fallen, or `errors` is full.
+    """Iterate from points.kept, whose error is the first of `errors`, until the run may end.
 
-    Returns the iterations made, and a status.
+    Or until `errors` is full. Returns the iterations made, and a status. V has the mean 1.
     """
     data, points, scratch = desk.data, desk.points, desk.scratch
     progress = Progress(rules.beta, rules.beta, 1.0, np.inf, True)
-    kept, (m, n), made, looks = points.kept, data.V.shape, 0, 0
+    kept, (m, n), made, most = points.kept, data.V.shape, 0, len(errors) - 1
     here = loops.Points(kept, kept, kept, points.products, points.grams)
     start = _slope_at(rules.slope, (parts, data, here, m)) if rules.tol > 0 else 1.0
-    if start == 0 or rules.tol >= 1:
-        return 0, CONVERGED
-    while made < len(errors):
-        some = min(_EVERY, len(errors) - made)
-        room = errors[made : made + some]
+    if rules.tol > 0:
+        rmse, norms = (errors[0] / (m * n)) ** 0.5, _norms(options.sq_norm, kept, m)
+        if _is_over(rules.tol, _EPS, start, start, rmse, np.inf, 1.0, norms):
+            return 0, CONVERGED
+    while made < most:
+        some = min(EVERY, most - made)
+        room = errors[made + 1 : made + 1 + some]
         done, after = _run_at(
             rules.iterations,
             (parts, data, points, options, rates, progress, room, scratch),
@@ -198,16 +215,14 @@ def _iterate(parts, desk, options, rates, errors, rules):
         if done < some:
             return made, UNRESOLVED
         progress = Progress(after[0], after[1], after[2], after[3], after[4])
-        if rules.tol > 0 and some == _EVERY:
-            fall = _slope_at(rules.slope, (parts, data, here, m)) / start
-            rmse = (errors[made - 1] / (m * n)) ** 0.5
-            if fall <= rules.tol or rmse <= 10 * _EPS:
+        if rules.tol > 0 and some == EVERY:
+            size = _slope_at(rules.slope, (parts, data, here, m))
+            norms = _norms(options.sq_norm, kept, m)
+            rmse, before = (errors[made] / (m * n)) ** 0.5, np.inf
+            if made >= LOOKS * EVERY:
+                before = (errors[made - LOOKS * EVERY] / (m * n)) ** 0.5
+            if _is_over(rules.tol, _EPS, size, start, rmse, before, 1.0, norms):
                 return made, CONVERGED
-            looks += 1
-            if looks > _LOOKS:
-                before = (errors[made - 1 - _LOOKS * _EVERY] / (m * n)) ** 0.5
-                if before - rmse <= 4 * _EPS * rmse and fall <= 10 * _EPS**0.5:
-                    return made, CONVERGED
     return made, MAX_ITER
 
 
@@ -246,7 +261,7 @@ def _iterated(seed, squares, parts, desk, rates, errors, limits, rules):
     multiply_at(parts.multiply, (kept, 0, desk.data.V, points.products, m))
     errors[0] = _error(squares, parts, desk, 0, rules)
     options = loops.Options(limits.sweeps_h, limits.sweeps_w, squares, rules.resolved, rules.flat)
-    return _iterate(parts, desk, options, rates, errors[1:], rules)
+    return _iterate(parts, desk, options, rates, errors, rules)
 
 
 def _finished(squares, error, parts, desk, limits, rules):

@@ -18,16 +18,18 @@ from factormer import kernels
 from factormer.data.factors import Factors
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
+from factormer.run.lifting import Squared
 from factormer.run.order import SCALES
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.trace import Trace
 from factormer.solvers.hals import HALS
+from factormer.starts import Random
 
 _STATUS = (Status.CONVERGED, Status.MAX_ITER, Status.NONFINITE)
 _STREAMS = 8
-_FIRST = 20  # iterations of least squares on √V that begin those under Kullback–Leibler
+_FIRST = Squared(Random()).on_roots  # iterations on √V that begin those under Kullback–Leibler
 _MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be beyond the chip
 _START = "random: no decomposition on the chip"
 _SAYS = (

@@ -18,16 +18,17 @@ from factormer.accelerate.her import HER
 from factormer.accelerate.lines import Lines
 from factormer.data import Dense, Sparse
 from factormer.data.factors import Factors
+from factormer.kernels.rules import EVERY
 from factormer.many.ends import EXACT, Ended, outcome, random_start, settle
 from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.problem.problem import Problem
 from factormer.run.plan import Plan
 from factormer.run.result import Status
+from factormer.run.stop import Looks
 from factormer.starts import Random
 
 _ASKED = [("auto", "auto"), ("auto", None), ("her", "auto"), ("her", None)]
-_EVERY, _LOOKS = 10, 5  # as in `Stationary`
 _ROUNDING, _SMALL = 1e-6, 1e-2  # as in `Rounding`
 _LEAST = 1e-100  # mean of V, or its inverse, beyond which single calls take more care
 _WIDE = 256  # columns side by side from which products are hardly faster
@@ -64,8 +65,7 @@ class _Run:
     index: int
     x: np.ndarray
     errors: list[float] = field(default_factory=list)
-    slope: float = math.nan
-    looks: list[float] = field(default_factory=list)
+    looks: Looks | None = None
     status: Status = Status.MAX_ITER
     error: float = math.nan  # of the point, where it is known with all digits
     is_settled: bool = False
@@ -125,7 +125,7 @@ class _Stage:
     def _iterated(self, is_over: Callable[[], bool]) -> bool:
         """Whether there was time for the iterations up to the next look."""
         left = [self._limits.max_iter + 1 - len(run.errors) for run in self._runs]
-        for _ in range(min(_EVERY, *left) if left else 0):
+        for _ in range(min(EVERY, *left) if left else 0):
             if is_over():
                 return False
             for run, error, is_resolved in zip(self._runs, *self._lines.iterate(), strict=True):
@@ -139,11 +139,11 @@ class _Stage:
         """Look at the runs from place `first` on, and let those leave that may."""
         if first == len(self._lines):
             return
-        errors, slopes = self._lines.look(first)
+        errors, slopes, norms = self._lines.look(first)
         for k in reversed(range(first, len(self._lines))):
             run = self._runs[k]
             run.errors = run.errors or [float(errors[k - first])]
-            if self._goes_on(run, float(slopes[k - first])):
+            if self._goes_on(run, float(slopes[k - first]), float(norms[k - first])):
                 continue
             run.error = float(errors[k - first])
             if self._settles and run.status is not Status.NONFINITE:
@@ -153,27 +153,18 @@ class _Stage:
             self._runs.pop()
             yield run
 
-    def _goes_on(self, run: _Run, slope: float) -> bool:
+    def _goes_on(self, run: _Run, slope: float, norms: float) -> bool:
         """Whether a run is to go on here; else `status` says why not."""
-        tol, norm, size, error = (
-            self._limits.tol,
-            self._lines.sq_norm,
-            self._entries,
-            run.errors[-1],
-        )
+        norm, error = self._lines.sq_norm, run.errors[-1]
         if run.status is Status.NONFINITE:
             if not self._is_last:
                 run.status = Status.MAX_ITER
             return False
-        run.slope = slope if math.isnan(run.slope) else run.slope
-        rmse = math.sqrt(max(error, 0.0) / size)
-        run.looks = [*run.looks[-_LOOKS:], rmse]
-        if tol:
-            met = slope <= tol * run.slope or rmse <= 10 * self._eps
-            stalled = len(run.looks) > _LOOKS and run.looks[0] - rmse <= 4 * self._eps * rmse
-            if met or (stalled and slope <= 10 * math.sqrt(self._eps) * run.slope):
-                run.status = Status.CONVERGED if self._is_last else Status.MAX_ITER
-                return False
+        looks = run.looks = run.looks or Looks(self._limits.tol, self._eps)
+        looks.eps, rmse = self._eps, math.sqrt(max(error, 0.0) / self._entries)
+        if looks.is_over(slope, rmse, norms=norms):
+            run.status = Status.CONVERGED if self._is_last else Status.MAX_ITER
+            return False
         if not self._is_last and len(run.errors) > 1:
             gained = run.errors[-2] - error
             if gained <= _ROUNDING * norm or error <= _SMALL * norm:

@@ -14,6 +14,7 @@ from factormer.accelerate.lines import Fit, side_by_side
 from factormer.data import Dense, Matrix, Sparse, sketch
 from factormer.data.factors import Factors, where
 from factormer.data.svd import OVERSAMPLING
+from factormer.kernels.rules import SHARE
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
 from factormer.run.multistart import at_once
@@ -21,8 +22,6 @@ from factormer.solvers.coding import Coder
 from factormer.solvers.loop import iterated
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.starts import NNDSVD, Given, Initializer, Random, Rotated
-
-SHARE = 0.01  # of the mean of a component, the least value of an entry
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from factormer.accelerate.her import is_small_for
 from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense
 from factormer.data.factors import Factors
+from factormer.kernels.rules import EVERY
 from factormer.kernels.threads import scratch
 from factormer.problem.arrays import side_by_side
 from factormer.problem.products import RESOLVED
@@ -29,7 +30,7 @@ from factormer.run.plan import Plan, View
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stages import stride_of
-from factormer.run.stop import EVERY, LOOKS, Watch
+from factormer.run.stop import Looks, Watch
 from factormer.run.trace import Row, Trace
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
@@ -89,7 +90,7 @@ def fitted(
     per, unit = 2 / (m * n), math.sqrt(mean)  # of an rmse, as a divergence is proportional to V
     rmse, status, made = math.sqrt(per * max(loss, 0.0)), Status.MAX_ITER, 0
     solver: Any = plan.stages[0].solver
-    run, is_over = solver.run(problem, (desk.V, desk.VT), x, x.copy()), _Over(limits.tol)
+    run, looks = solver.run(problem, (desk.V, desk.VT), x, x.copy()), Looks(limits.tol, _EPS)
     slope, trace = compiled.slope() if limits.tol else None, Trace()
     trace.entries, trace.measure = np.float64(m * n), problem.measure
     passes = 2 * _on_roots(plan) + 5  # mean, scale, transpose, roots, their iterations, the loss
@@ -104,7 +105,7 @@ def fitted(
             passes = 0
             if slope is not None and made % EVERY == 0:
                 passes = 2  # by H and by W
-                if is_over(slope(x, desk), rmse):
+                if looks.is_over(slope(x, desk), rmse):
                     status = Status.CONVERGED
                     break
             if until is not None and now >= until:
@@ -171,23 +172,6 @@ def _seed(seed: int | None) -> np.uint64:
 def _on_roots(plan: Plan) -> int:
     start: Any = plan.start
     return start.base.on_roots
-
-
-class _Over:
-    """Whether a run is over: the twin is `Stationary`."""
-
-    def __init__(self, tol: float) -> None:
-        self.tol, self.start, self.errors = tol, math.nan, list[float]()
-
-    def __call__(self, size: float, rmse: float) -> bool:
-        if not self.errors or not math.isfinite(self.start):
-            self.start = size
-        is_met = size <= self.tol * self.start
-        self.errors = [*self.errors[-LOOKS:], rmse]
-        if len(self.errors) > LOOKS:
-            stalled = self.errors[0] - rmse <= 4 * _EPS * rmse
-            is_met |= stalled and size <= 10 * math.sqrt(_EPS) * self.start
-        return is_met or rmse <= 10 * _EPS
 
 
 def tidied(result: Result, request: Request) -> Result:

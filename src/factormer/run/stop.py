@@ -16,13 +16,10 @@ from factormer.data import Blocks, Matrix, n_entries
 from factormer.data.factors import Factors, every
 from factormer.data.held import Held
 from factormer.data.spread import Spread
+from factormer.kernels.rules import EVERY, LOOKS, NEAR_END, is_over
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
-
-EVERY = 10  # iterations between two checks
-LOOKS = 5  # checks in a row without gain after which only rounding errors seem to be left
-_NOISE = 4  # times what a gradient is off by rounding, ε‖V‖(‖W‖ + ‖H‖), where it may end (measured)
 
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
 Watch = Callable[[Factors, Trace], bool]  # called every few iterations; returns whether to stop
@@ -59,24 +56,24 @@ class Stationary:
             self._start = size if known is None else torch.maximum(size, known.to(size))
             self._errors = []
             self._mean, self._is_measure = problem.mean(), False
-        met = size <= self.tol * self._start
+        start = self._start
         if not self._is_measure:  # a start whose gradient overflows is no reference
-            finite = self._start.isfinite()
-            met, self._is_measure = met & finite, every(finite)
+            finite = start.isfinite()
+            self._is_measure = every(finite)
+            start = torch.where(finite, start, math.nan)
             self._start = torch.where(finite, self._start, size)
         if size.dim() == 0 and isinstance(problem.V, Blocks):
             self.gap = float(size / (self.tol * self._start))
-        met |= error <= 10 * eps * self._mean
+        norms = torch.zeros_like(error)
         if problem.is_plain and not isinstance(problem.V, Blocks):
             W, H = (F.double().square().sum(dim=(-2, -1)).sqrt() for F in x)
-            met |= size <= _NOISE * eps * problem.V.sq_norm().sqrt() * (W + H)
+            norms = problem.V.sq_norm().sqrt() * (W + H)
         self._errors = [*self._errors[-LOOKS:], error]
-        if len(self._errors) > LOOKS:
-            stalled = self._errors[0] - error <= 4 * eps * error
-            met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
+        before = self._errors[0] if len(self._errors) > LOOKS else error + math.inf
+        met = is_over(self.tol, eps, size, start, error, before, self._mean, norms)
         if isinstance(problem.V, Blocks) and len(self._errors) > 2:  # where a look is a whole pass
             stalled = self._errors[-3] - error <= 16 * eps * error
-            met |= stalled & (size <= 10 * math.sqrt(eps) * self._start)
+            met |= stalled & (size <= NEAR_END * math.sqrt(eps) * self._start)
         return Status.CONVERGED if every(met) else None
 
     def _is_due(self, problem: Problem, x: Factors, iteration: int) -> bool:
@@ -113,6 +110,23 @@ class TimeBudget:
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         late = time.perf_counter() - self.since >= self.seconds
         return Status.TIME_LIMIT if late else None
+
+
+class Looks:
+    """The rule of `Stationary` for one run, in plain numbers."""
+
+    def __init__(self, tol: float, eps: float) -> None:
+        self.tol, self.eps, self.start, self.errors = tol, eps, math.nan, list[float]()
+
+    def is_over(self, size: float, error: float, *, level: float = 1.0, norms: float = 0.0) -> bool:
+        """Whether the run may end at this look; arguments as in `kernels.rules.is_over`."""
+        if not math.isfinite(self.start):
+            self.start = size
+        self.errors = [*self.errors[-LOOKS:], error]
+        before = self.errors[0] if len(self.errors) > LOOKS else math.inf
+        if not self.tol:
+            return False
+        return is_over(self.tol, self.eps, size, self.start, error, before, level, norms)
 
 
 def any_of(*rules: StopRule) -> StopRule:

@@ -188,6 +188,9 @@ struct Kullback {
     return part;
   }
 
+  // None: the gradient of a divergence is not known to be rounding errors.
+  static __device__ float norms(const Block &) { return 0; }
+
   // Make W the best for H.
   __device__ void settle(const Block &b) const {
     for (int k = 0; k < NEWTON_SETTLING; k++) half_step<1>(b, 0);

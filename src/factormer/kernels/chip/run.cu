@@ -1,8 +1,7 @@
 // A factorization from its start to the answer: iterations extrapolated with restart, as
-// `accelerate.her.HER` makes them, each problem with a stop of its own.
+// `accelerate.her.HER` makes them, each problem with a stop of its own. What is not defined here or
+// in the sources before it is written by `kernels.rules.header`.
 
-constexpr int LOOKS = 5;   // as `run.stop.Stationary`
-constexpr int FIRST = 20;   // iterations on √V before those under Kullback–Leibler
 // Registers that a thread gets, about.
 constexpr int REGISTERS = R <= (KULLBACK ? 8 : 10) ? 128 : R <= (KULLBACK ? 10 : 16) ? 168 : 255;
 
@@ -19,6 +18,14 @@ __device__ float slope(const Objective &of, const Block &b, float enough = INF) 
   return sqrtf(total(part + of.template steepness<1>(b), b.few));
 }
 
+// Whether a run may end: `kernels.rules.is_over`, with errors in squares and their roots as given.
+__device__ bool is_over(
+    float tol, float size, float start, float error, float least, float before, float norms) {
+  const float after = sqrtf(error);
+  const bool met = size <= tol * start || error <= least || size <= NOISE * EPS * norms;
+  return met || (before - after <= STALLED * EPS * after && size <= NEAR_END * sqrtf(EPS) * start);
+}
+
 // Iterations from the point that is both kept and in the block; the best is kept.
 template <class Objective>
 __device__ Ended iterated(
@@ -26,30 +33,29 @@ __device__ Ended iterated(
     float tol, float least) {
   const int m = b.m, n = b.n, r = task.r;
   const float start = tol > 0 ? slope(of, b) : 0;
-  float beta = 0.5f, last = 0.5f, bound = 1, error = INF, errors[LOOKS + 1], fall = 1;
+  float beta = BETA, last = BETA, bound = 1, error = INF, errors[LOOKS + 1], fall = 1;
   bool plain = true;
-  int made = 0, looks = 0, status = tol > 0 && start <= tol * start ? CONVERGED : MAX_ITER;
+  for (int k = 0; k <= LOOKS; k++) errors[k] = INF;
+  const bool begins = tol > 0 && is_over(tol, start, start, INF, least, INF, of.norms(b));
+  int made = 0, status = begins ? CONVERGED : MAX_ITER;
   while (made < max_iter && status == MAX_ITER) {
     of.template half_step<0>(b, task.sweeps_h);
     float now = of.value(b, of.template half_step<1>(b, task.sweeps_w));
     made++;
     bool rose = !(now <= error), refused = rose && !(plain && now < INF);
     float step = beta;
-    if (rose) beta /= 1.5f; else beta = fminf(bound, 1.05f * beta);
-    bound = rose ? last : fminf(1, 1.01f * bound), last = step, plain = refused;
+    if (rose) beta /= ETA; else beta = fminf(bound, GAMMA * beta);
+    bound = rose ? last : fminf(1, GAMMA_BOUND * bound), last = step, plain = refused;
     if (!refused) error = now;
     if (!(error < INF)) { status = NONFINITE; break; }
-    if (tol > 0 && made % 10 == 0) {
+    if (tol > 0 && made % EVERY == 0) {
       if (refused) recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
-      float size = slope(of, b, fmaxf(tol, 10 * sqrtf(EPS)) * start);
+      float norms = of.norms(b), enough = fmaxf(tol, NEAR_END * sqrtf(EPS)) * start;
+      float size = slope(of, b, fmaxf(enough, NOISE * EPS * norms));
       fall = size / start;
-      bool done = size <= tol * start || error <= least;
       for (int k = 0; k < LOOKS; k++) errors[k] = errors[k + 1];
       errors[LOOKS] = error;
-      float before = sqrtf(errors[0]), after = sqrtf(error);
-      if (++looks > LOOKS)
-        done |= before - after <= 4 * EPS * after && size <= 10 * sqrtf(EPS) * start;
-      if (done) status = CONVERGED;
+      if (is_over(tol, size, start, error, least, sqrtf(errors[0]), norms)) status = CONVERGED;
     }
     extrapolate<Objective>(b.W, W, m, r, refused ? 0 : step, refused);
     extrapolate<Objective>(b.H, H, n, r, refused ? 0 : step, refused);
@@ -72,12 +78,12 @@ __device__ float ended(const Objective &of, const Block &b, const float *W, int 
   return end;
 }
 
-// Entries of at least 1 % of the mean of their column, and more than zero.
+// Entries of at least a share of the mean of their column, and more than zero: `lifting.lifted`.
 __device__ void lift(float *X, int rows, int r, float *S) {
   sums(X, rows, S);
   for (int row = threadIdx.x; row < rows; row += T)
     for (int k = 0; k < r; k++) {
-      float x = fmaxf(X[row * RP + k], 0.01f * S[k] / rows);
+      float x = fmaxf(X[row * RP + k], SHARE * S[k] / rows);
       X[row * RP + k] = x > 0 ? x : EPS;
     }
   __syncthreads();
@@ -85,7 +91,6 @@ __device__ void lift(float *X, int rows, int r, float *S) {
 
 // A start for V from the factors of √V, which are kept: see `run.lifting.Squared`.
 __device__ void squared(float *X, float *kept, int rows, int r, float *S) {
-  lift(X, rows, r, S);
   for (int row = threadIdx.x; row < rows; row += T)
     for (int k = 0; k < r; k++) X[row * RP + k] *= X[row * RP + k];
   __syncthreads();
@@ -157,7 +162,7 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
 
   Ended run;
   float end;
-  const float least = 100 * EPS * EPS * entries * level * level;
+  const float least = EXACT * EXACT * EPS * EPS * entries * level * level;
   if constexpr (KULLBACK) {
     if (begins) {
       iterated(Squares<true>{all.squares}, b, task, W, H, first, 0, 0);

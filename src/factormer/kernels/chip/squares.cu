@@ -38,6 +38,14 @@ __device__ void sweep(const float *S, const float (&f)[R], float (&x)[R], int co
   }
 }
 
+// ‖X‖ of a factor.
+__device__ float length(const Block &b, const float *X, int rows) {
+  float part = 0;
+  for (int row = threadIdx.x; row < rows; row += T)
+    for (int k = 0; k < R; k++) part += X[row * RP + k] * X[row * RP + k];
+  return sqrtf(total(part, b.few));
+}
+
 // Least squares on V, or on the roots of its entries: those are taken here where V is far.
 template <bool root> struct Squares {
   float norm;  // ‖V‖²
@@ -154,6 +162,11 @@ template <bool root> struct Squares {
     }
     __syncthreads();
     return part;
+  }
+
+  // ‖V‖(‖W‖ + ‖H‖), beside which a gradient may be rounding errors.
+  __device__ float norms(const Block &b) const {
+    return sqrtf(norm) * (length(b, b.W, b.m) + length(b, b.H, b.n));
   }
 
   // Make W the best for H.
