@@ -6,7 +6,7 @@ from time import sleep
 import pytest
 import torch
 
-from factormer.kernels.threads import gather, share, threads
+from factormer.kernels.threads import gather, scratch, share, threads
 
 MUCH = 10**12  # worth as many threads as there are
 
@@ -112,3 +112,21 @@ def test_what_blocks_return_is_gathered_in_their_order(n, four_threads):
         found = gather(lambda start, stop: list(range(start, stop)), n, 3, work=MUCH)
     assert all(len(block) <= 3 for block in found)
     assert [i for block in found for i in block] == list(range(n))
+
+
+def room(kind):
+    class Room:
+        @staticmethod
+        def of(size):
+            return kind(size)
+
+    return Room
+
+
+def test_scratch_of_two_classes_of_one_name_is_kept_apart():
+    one, other = room(bytearray), room(lambda size: [0] * size)
+    assert one.of.__qualname__ == other.of.__qualname__
+    mine = scratch(one.of, 4)
+    assert isinstance(scratch(other.of, 4), list)
+    assert scratch(one.of, 4) is mine
+    assert scratch(one.of, 5) is not mine

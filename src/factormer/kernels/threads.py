@@ -106,8 +106,7 @@ def scratch(make: Callable[..., Any], *sizes: Any) -> Any:
     To give large arrays back to the system and take them again, at every call and in every thread,
     can cost more than the work in them.
     """
-    kept = _kept.__dict__
-    name = make.__qualname__
-    if name not in kept or kept[name][0] != sizes:
-        kept[name] = (sizes, make(*sizes))
-    return kept[name][1]
+    kept: dict[Callable[..., Any], tuple[Any, Any]] = _kept.__dict__.setdefault("made", {})
+    if make not in kept or kept[make][0] != sizes:
+        kept[make] = (sizes, make(*sizes))
+    return kept[make][1]
