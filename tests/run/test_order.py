@@ -1,9 +1,13 @@
 """Order and scale of components: what they are, and that they change nothing else."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from factormer import NMF, factorize, factorize_many
+from factormer.app.cli import main
 from factormer.data.factors import Factors
 from factormer.run.order import canonical, lengths, shares
 
@@ -60,3 +64,34 @@ def test_a_stack_is_ordered_member_by_member(x, scale):
     for k, member in enumerate((x, other)):
         for F, alone in zip(both, canonical(member, "share", scale), strict=True):
             torch.testing.assert_close(F[k], alone)
+
+
+def apart() -> np.ndarray:
+    """A part with the larger sum, and in few entries one with the larger norm."""
+    V = np.full((60, 50), 0.1)
+    V[:3, :3] += 3.0
+    return V
+
+
+def by_command_line(V: np.ndarray, folder: Path) -> np.ndarray:
+    np.save(folder / "V.npy", V)
+    assert main(["fit", str(folder / "V.npy"), "--rank", "2", "--out", str(folder / "run")]) == 0
+    return np.load(folder / "run" / "rank-2" / "factors.npz")["W"]
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        lambda V, _: factorize(V, 2).W,
+        lambda V, _: factorize(V, 2, loss="kullback-leibler").W,
+        lambda V, _: NMF(2).fit_transform(V),
+        lambda V, _: factorize_many([V, V], 2)[1].W,
+        lambda V, _: factorize_many(V, 2, n_init=2)[1].W,
+        by_command_line,
+    ],
+    ids=["factorize", "counts", "NMF", "many", "replicates", "command line"],
+)
+def test_order_is_by_share_of_the_sum_for_every_caller(fitted, tmp_path):
+    W = fitted(apart(), tmp_path)
+    assert np.count_nonzero(W[:, 0] > 1e-3 * W[:, 0].max()) > 50
+    assert np.count_nonzero(W[:, 1] > 0.2 * W[:, 1].max()) == 3

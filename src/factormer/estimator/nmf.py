@@ -85,7 +85,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Rows of components_ that are known, (k, n_features): they come first and stay as they are.
         Or a mask of the rows of a custom H.
     order : {"share", None}
-        Components by the size ‖w_c‖·‖h_c‖ of their part, the largest first; None: unchanged.
+        Components by their share of the sum of W Hᵀ, the largest first; None: unchanged.
     scale : {"balanced", "sum", None}
         Components with ‖w_c‖ = ‖h_c‖, or of sum 1; None: unchanged. Given starts keep order
         and scale; penalties fix the scale.

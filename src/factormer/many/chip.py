@@ -244,8 +244,7 @@ class Bucket:
 
     def _plan(self, index: int) -> Explanation:
         plan = self.jobs.plan(index)
-        said, is_quadratic = plan.explanation, plan.request.problem.loss.is_quadratic
-        _, until = said.stages[-1].split("\n")
+        is_quadratic = plan.request.problem.loss.is_quadratic
         rooted = not is_quadratic and plan.request.start == "auto"
         start = f"random: {_FIRST} iterations on √V first" if rooted else _START
-        return said._replace(start=start, stages=(f"{_SAYS[is_quadratic]}\n{until}",))
+        return plan.carried_out(start, _SAYS[is_quadratic])

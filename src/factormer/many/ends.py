@@ -15,7 +15,7 @@ from factormer.data.factors import Factors
 from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.run.order import SCALES
-from factormer.run.plan import Plan
+from factormer.run.plan import Explanation, Plan
 from factormer.run.result import Result, Status
 from factormer.run.trace import Row, Trace
 from factormer.solvers.coding import Coder
@@ -54,16 +54,18 @@ class Ended(NamedTuple):
     seconds: float
 
 
-def outcome(jobs: Jobs, index: int, plan: Plan, ended: Ended, mean: float, m: int) -> Outcome:
-    """The outcome of a run: components in order, to scale, and on V itself."""
+def outcome(
+    jobs: Jobs, index: int, plan: Plan, said: Explanation, ended: Ended, mean: float, m: int
+) -> Outcome:
+    """The outcome of a run, which `said` describes: components in order, to scale, on V itself."""
     several, (r, both) = kernels.several_problems(), ended.x.shape
     assert several is not None
     request, W, H = plan.request, np.empty((m, r)), np.empty((both - m, r))
     by_share, scale = request.order is not None, SCALES[request.scale]
     several.write()(ended.x, mean, by_share, scale, W, H, np.empty((3, r)))
     history, rmse = ended.history * mean, ended.rmse * mean
-    as_given = jobs.as_given[int(jobs.problem[index])]
-    make = partial(result_of, W, H, ended.status, history, ended.seconds, rmse, plan, as_given)
+    about = plan, said, jobs.as_given[int(jobs.problem[index])]
+    make = partial(result_of, W, H, ended.status, history, ended.seconds, rmse, *about)
     return Outcome(rmse, len(history) - 1, ended.status, make)
 
 
@@ -75,6 +77,7 @@ def result_of(
     seconds: float,
     rmse: float,
     plan: Plan,
+    said: Explanation,
     as_given: Any,
 ) -> Result:
     """The result with these factors, of which it has copies, and these errors."""
@@ -87,4 +90,4 @@ def result_of(
     if dtype != torch.float64:
         x = Factors(x.W.to(dtype), x.H.to(dtype))
     error = torch.from_numpy(np.array(rmse))  # the fastest way there
-    return Result(x, status, trace, error, as_given, plan.explanation)
+    return Result(x, status, trace, error, as_given, said)

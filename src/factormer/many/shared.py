@@ -23,7 +23,7 @@ from factormer.many.ends import EXACT, Ended, outcome, random_start, settle
 from factormer.many.jobs import Jobs
 from factormer.many.results import Outcome
 from factormer.problem.problem import Problem
-from factormer.run.plan import Plan
+from factormer.run.plan import Explanation, Plan, View
 from factormer.run.result import Status
 from factormer.run.stop import Looks
 from factormer.starts import Random
@@ -35,6 +35,7 @@ _WIDE = 256  # columns side by side from which products are hardly faster
 _PAUSE = 5e9  # multiplications up to which nobody looks at the clock
 _ROOM = 2**24  # numbers in the points of all problems that lie side by side
 _LONG = 100_000  # iterations whose errors are kept
+_SAYS = "HALS, extrapolated with restart; replicates side by side share each reading of V"
 
 
 def serves(plan: Plan) -> bool:
@@ -42,7 +43,11 @@ def serves(plan: Plan) -> bool:
     request, problem = plan.request, plan.request.problem
     if not (problem.is_plain and isinstance(problem.V, Dense | Sparse)) or request.is_symmetric:
         return False
-    if not isinstance(plan.start, Random) or not 0 < request.limits.max_iter <= _LONG:
+    if (
+        plan.n_runs > 1
+        or not isinstance(plan.start, Random)
+        or not 0 < request.limits.max_iter <= _LONG
+    ):
         return False
     if request.limits.stop != "gradient":
         return False
@@ -88,11 +93,18 @@ def factorized(
         stage = _Stage(Lines(V, dtype, r, HER(), count), plan, is_last=dtype == V.dtype)
         runs = list(stage.carried_out(runs, is_over))
     seconds = (time.perf_counter() - begun) / len(chunk)
-    done: dict[int, Outcome | None] = {}
+    said, done = _said(plan, V), dict[int, Outcome | None]()
     for run in runs:
         ended = _ended(V, run, plan, seconds)
-        done[run.index] = None if ended is None else outcome(jobs, run.index, plan, ended, unit, m)
+        made = None if ended is None else outcome(jobs, run.index, plan, said, ended, unit, m)
+        done[run.index] = made
     return done
+
+
+def _said(plan: Plan, V: Dense | Sparse) -> Explanation:
+    """What is done here, in words."""
+    views = [View.ITSELF] if V.dtype == torch.float32 else [View.SINGLE, View.ITSELF]
+    return plan.carried_out(None, *(f"her on {view.value}: {_SAYS}" for view in views))
 
 
 class _Stage:

@@ -57,6 +57,7 @@ class Solved:
             self.seconds * len(history) / len(self.histories),
             number[several.RMSE] * mean,
             plan,
+            plan.explanation,
             self.jobs.as_given[int(self.jobs.problem[self.indices[place]])],
         )
 

@@ -89,13 +89,27 @@ class Plan:
             others = [type(kind).__name__.lower() for kind in self.kinds[1:]]
             turns = f", from {', '.join([self.start_name, *others])} in turn" if others else ""
             start += f"\n(side by side{turns}; then a few more that are made of the best)"
-        last = self.stages[-1]
-        stages = tuple(
-            f"{stage.name} on {stage.view.value}: {stage.why}\n{self._until(stage, stage is last)}"
-            for stage in self.stages
+        stages = [(f"{s.name} on {s.view.value}: {s.why}", s.max_iter) for s in self.stages]
+        return self._explained(start, stages)
+
+    def carried_out(self, start: str | None, *stages: str) -> Explanation:
+        """The plan in words where another way carried it out: by these stages, from this start.
+
+        None is the start of the plan.
+        """
+        limit = self.request.limits.max_iter
+        said = self.explanation.start if start is None else start
+        return self._explained(said, [(stage, limit) for stage in stages])
+
+    def _explained(self, start: str, stages: list[tuple[str, int]]) -> Explanation:
+        """The plan with these stages, each with the iteration that it ends at."""
+        last = len(stages) - 1
+        said = tuple(
+            f"{what}\n{self._until(max_iter, k == last)}"
+            for k, (what, max_iter) in enumerate(stages)
         )
         measure = self.request.problem.measure
-        return Explanation(self._asked(), start, stages, self._finish(), measure)
+        return Explanation(self._asked(), start, said, self._finish(), measure)
 
     def __str__(self) -> str:
         return str(self.explanation)
@@ -115,9 +129,9 @@ class Plan:
             loss += ", V ≈ H Hᵀ"
         return f"V {size}, {kind}, {dtype}, on {V.device}; rank {problem.rank}; {loss}"
 
-    def _until(self, stage: Stage, is_last: bool) -> str:
+    def _until(self, max_iter: int, is_last: bool) -> str:
         limits = self.request.limits
-        ends = [f"until iteration {stage.max_iter}"]
+        ends = [f"until iteration {max_iter}"]
         if limits.tol:
             by_gradient = f"the projected gradient is {limits.tol:g} of the first"
             by_decrease = f"ten iterations lower the error by less than {limits.tol:g} of the first"

@@ -130,7 +130,7 @@ def _forget(folder: Path, is_done: Event) -> None:
 def _in_numbers(V: Blocks, rank: int, result: Result, passes: int) -> LargeResult:
     m, n = V.shape
     rmse = float(result.rmse)
-    squares = result.plan is not None and "squared error" in result.plan.asked
+    squares = result.trace.measure == "RMSE"
     return LargeResult(
         rank=rank,
         status=result.status.name,
