@@ -199,31 +199,27 @@ def _iterate(parts, desk, options, rates, errors, rules):
     progress = Progress(rules.beta, rules.beta, 1.0, np.inf, True)
     kept, (m, n), made, most = points.kept, data.V.shape, 0, len(errors) - 1
     here = loops.Points(kept, kept, kept, points.products, points.grams)
-    start = _slope_at(rules.slope, (parts, data, here, m)) if rules.tol > 0 else 1.0
-    if rules.tol > 0:
-        rmse, norms = (errors[0] / (m * n)) ** 0.5, _norms(options.sq_norm, kept, m)
-        if _is_over(rules.tol, _EPS, start, start, rmse, np.inf, 1.0, norms):
-            return 0, CONVERGED
-    while made < most:
+    start = 0.0
+    while True:
+        if rules.tol > 0 and made % EVERY == 0:
+            size = _slope_at(rules.slope, (parts, data, here, m))
+            start = size if made == 0 else start
+            rmse, before = (errors[made] / (m * n)) ** 0.5, np.inf
+            if made >= LOOKS * EVERY:
+                before = (errors[made - LOOKS * EVERY] / (m * n)) ** 0.5
+            norms = _norms(options.sq_norm, kept, m)
+            if _is_over(rules.tol, _EPS, size, start, rmse, before, 1.0, norms):
+                return made, CONVERGED
+        if made == most:
+            return made, MAX_ITER
         some = min(EVERY, most - made)
         room = errors[made + 1 : made + 1 + some]
-        done, after = _run_at(
-            rules.iterations,
-            (parts, data, points, options, rates, progress, room, scratch),
-        )
+        given = (parts, data, points, options, rates, progress, room, scratch)
+        done, after = _run_at(rules.iterations, given)
         made += done
         if done < some:
             return made, UNRESOLVED
         progress = Progress(after[0], after[1], after[2], after[3], after[4])
-        if rules.tol > 0 and some == EVERY:
-            size = _slope_at(rules.slope, (parts, data, here, m))
-            norms = _norms(options.sq_norm, kept, m)
-            rmse, before = (errors[made] / (m * n)) ** 0.5, np.inf
-            if made >= LOOKS * EVERY:
-                before = (errors[made - LOOKS * EVERY] / (m * n)) ** 0.5
-            if _is_over(rules.tol, _EPS, size, start, rmse, before, 1.0, norms):
-                return made, CONVERGED
-    return made, MAX_ITER
 
 
 @jit(inner=True)
