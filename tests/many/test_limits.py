@@ -45,7 +45,8 @@ def looked_at(results: Results) -> None:
     for k in np.flatnonzero(results.done):
         result = results[int(k)]
         assert len(result.trace) == result.n_iter + 1 >= 1
-        assert np.isfinite([result.rmse, result.trace.rmse[0]]).all()
+        assert np.isfinite(result.rmse)
+        assert np.isfinite(result.trace.rmse).all()
         assert np.isfinite(result.W).all()
         assert result.plan is not None
         assert str(result)
