@@ -18,9 +18,9 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = {
-    "peers": Benchmark("peers", "How soon is each package within 1 % of the best?", True),
-    "kl": Benchmark("kl", "The same for counts, under Kullback–Leibler.", True),
-    "choices": Benchmark("choices", "What is each automatic choice worth?"),
+    "peers": Benchmark("races", "How soon is each package within 1 % of the best?", True),
+    "kl": Benchmark("races", "The same for counts, under Kullback–Leibler.", True),
+    "choices": Benchmark("races", "What is each automatic choice worth?", True),
     "tolerance": Benchmark("tolerance", "What does a smaller tolerance gain?", True),
     "optimum": Benchmark("optimum", "How near do calls come to the best of 40 starts?"),
     "many": Benchmark("many_cpu", "Many small problems, beside scikit-learn in processes."),
@@ -37,7 +37,7 @@ BENCHMARKS = {
     "rank-report": Benchmark("rank.summary", "Table and picture of the answers of `rank`.", True),
     "loss": Benchmark("select_loss", "How often is planted noise named?"),
     "unmixing": Benchmark("unmixing", "Unmixing of Jasper Ridge, beside its reference."),
-    "networks": Benchmark("networks", "Where does a network pay in seconds?", True),
+    "networks": Benchmark("races", "Where does a network pay in seconds?", True),
     "learned": Benchmark("learned", "PART=gain, safety, paper or optima of the network.", True),
     "any-rank": Benchmark("anyrank", "How many iterations does the any-rank network save?"),
     "ablation": Benchmark("ablation", "What is each part of the network worth?", True),
@@ -67,7 +67,7 @@ def main() -> None:
         arguments += ["--out", OUT]
     sys.argv = [f"bench {name}", *arguments]
     module = importlib.import_module(f"factormer_lab.bench.{one.module}")
-    raise SystemExit(module.main())
+    raise SystemExit(module.main(name) if one.module == "races" else module.main())
 
 
 if __name__ == "__main__":

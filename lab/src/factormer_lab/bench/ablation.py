@@ -5,7 +5,7 @@
 The network against none on the same half-steps; against our Factormer of rank 10 (`accel-r10`,
 refining layers) and the paper's AO-ADMM, on the paper's two validation sets; and on kinds of data
 and ranks that a Factormer does not serve. All begin at the same point. For seconds see
-lab/src/factormer_lab/bench/peers.py. `make bench NAME=ablation` runs it.
+`make bench NAME=peers`.
 """
 
 from __future__ import annotations

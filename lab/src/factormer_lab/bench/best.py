@@ -21,7 +21,7 @@ from typing import Any
 
 from factormer_lab.bench.cases import Case, find
 from factormer_lab.bench.compare import BEST, KINDS_OF_TARGETS
-from factormer_lab.bench.worker import divergence, rmse
+from factormer_lab.bench.errors import ERRORS
 
 LONG: dict[str, Any] = {"tol": 1e-5, "max_iter": 400}
 STARTS = {
@@ -43,10 +43,9 @@ def search(group: str, case: Case, count: int) -> dict[str, Any]:
 
     V, found = case.load(), {}
     loss = "kullback-leibler" if group == "kl" else "frobenius"
-    error = divergence if group == "kl" else rmse
     for kind, seed in starts(group, count):
         result = factorize(V, case.rank, init=kind, random_state=seed, loss=loss, **LONG)
-        found[kind, seed] = error(V, result.W, result.H)
+        found[kind, seed] = ERRORS[loss](V, result.W, result.H)
     (kind, seed), least = min(found.items(), key=lambda one: one[1])
     return {"error": least, "start": kind, "seed": seed, "starts": len(found)}
 

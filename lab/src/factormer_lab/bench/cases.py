@@ -1,4 +1,4 @@
-"""The matrices that benchmarks run on, each of mean 1, and the error of a factorization of one."""
+"""The matrices that benchmarks run on, each of mean 1."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.datasets import load_digits
-
-EXACT = 1e-3  # of the mean of V; an error below it counts as this: what is left is no one's merit
-_BLOCK = 512  # rows of which the residual is formed at once
 
 
 @dataclass(frozen=True)
@@ -120,6 +117,26 @@ def spectra(m: int, n: int, materials: int, *, seed: int) -> np.ndarray:
     return np.maximum(V + 0.01 * rng.standard_normal((m, n)), 0)
 
 
+def smooth(m: int, n: int, r: int, *, seed: int) -> np.ndarray:
+    """Smooth curves in the columns, and noise in proportion."""
+    rng = np.random.default_rng(seed)
+    V = np.abs(np.cumsum(rng.standard_normal((m, r)), axis=0)) @ rng.random((r, n))
+    return V * rng.uniform(0.9, 1.1, V.shape)
+
+
+def mixture(m: int, n: int, r: int, *, seed: int) -> np.ndarray:
+    """Exponential factors, and noise in proportion."""
+    rng = np.random.default_rng(seed)
+    V = rng.exponential(size=(m, r)) @ rng.exponential(size=(r, n))
+    return V * rng.uniform(0.8, 1.2, V.shape)
+
+
+def counts(m: int, n: int, r: int, *, seed: int) -> np.ndarray:
+    """Poisson counts around exponential factors."""
+    rng = np.random.default_rng(seed)
+    return rng.poisson(rng.exponential(size=(m, r)) @ rng.exponential(size=(r, n)) / 4.0) + 0.0
+
+
 BUILT_IN = (
     Case("exponential", 10, partial(exponential, 120, 150, 10, seed=2)),
     Case("noisy", 20, partial(exponential, 1000, 500, 20, seed=3, noise=0.01)),
@@ -139,6 +156,34 @@ BUILT_IN = (
 )
 
 
+# Matrices that no threshold was set by.
+_parts = partial(exponential, noise=0.05, density=0.2)
+UNSEEN = (
+    Case("pictures-a", 8, partial(pictures, 1500, 32, 60, seed=901)),
+    Case("pictures-b", 20, partial(pictures, 3000, 24, 90, seed=902)),
+    Case("pictures-c", 40, partial(pictures, 1200, 40, 70, seed=903)),
+    Case("pictures-d", 60, partial(pictures, 2500, 30, 110, seed=904)),
+    Case("pictures-e", 90, partial(pictures, 1800, 36, 120, seed=905)),
+    Case("parts-a", 10, partial(_parts, 900, 1400, 10, seed=906)),
+    Case("parts-b", 35, partial(_parts, 1600, 1100, 45, seed=907)),
+    Case("parts-c", 70, partial(_parts, 1300, 1500, 70, seed=908)),
+    Case("spectra-a", 12, partial(spectra, 6000, 180, 15, seed=909)),
+    Case("spectra-b", 36, partial(spectra, 3000, 320, 50, seed=910)),
+    Case("spectra-c", 45, partial(spectra, 2500, 400, 60, seed=911)),
+)
+# Small ones of many kinds, to ask how near calls come to the best of many starts.
+GENERATED = (
+    *(
+        Case(f"exact-{k}", 5, partial(exponential, 15, 10, 5, seed=k, density=0.4))
+        for k in range(4)
+    ),
+    *(Case(f"exact-30-{k}", 8, partial(exponential, 30, 40, 8, seed=k)) for k in range(2)),
+    Case("parts", 12, partial(exponential, 200, 150, 12, seed=6, noise=0.05, density=0.3)),
+    Case("uniform", 5, lambda: np.random.default_rng(0).random((100, 80))),
+    Case("smooth", 8, partial(smooth, 400, 300, 8, seed=0)),
+    Case("mixture", 10, partial(mixture, 1000, 500, 12, seed=0)),
+    Case("counts", 8, partial(counts, 600, 96, 12, seed=0)),
+)
 # The race: case and rank, with the file where the matrix is a real one. Rows of W are pixels.
 RACE = (
     *("race-small:10", "exponential:10", "noisy:20", "race-sparse:16", "race-big:20"),
@@ -175,7 +220,7 @@ def on_disk() -> list[Case]:
 
 def known() -> dict[str, Case]:
     """Return every case by its name, those on disk as far as they are there."""
-    return {case.name: case for case in [*BUILT_IN, *on_disk()]}
+    return {case.name: case for case in [*BUILT_IN, *UNSEEN, *GENERATED, *on_disk()]}
 
 
 def find(names: Iterable[str] | None = None, *, absent: bool = True) -> list[Case]:
@@ -186,7 +231,8 @@ def find(names: Iterable[str] | None = None, *, absent: bool = True) -> list[Cas
     """
     every = known()
     sets = {"high-ranks": HIGH_RANKS, "race": RACE}
-    usual = [name for name in every if not name.startswith("race-") and not name.endswith("-T")]
+    usual = [case.name for case in (*BUILT_IN, *on_disk())]
+    usual = [name for name in usual if not name.startswith("race-") and not name.endswith("-T")]
     found = []
     for text in names or usual:
         for one in sets.get(text, (text,)):
@@ -196,19 +242,6 @@ def find(names: Iterable[str] | None = None, *, absent: bool = True) -> list[Cas
             elif absent and text not in sets:
                 raise SystemExit(f"there is no case {name!r}; choose of {', '.join(every)}")
     return found
-
-
-def rmse(V: Any, W: Any, H: Any) -> float:
-    """Root mean square error in float64; infinite where a factor is negative or not finite."""
-    W, H = np.asarray(W, np.float64), np.asarray(H, np.float64)
-    if not all(np.isfinite(F).all() and (F >= 0).all() for F in (W, H)):
-        return float("inf")
-    if scipy.sparse.issparse(V):
-        total = np.vdot(V.data, V.data) - 2 * np.vdot(V @ H, W) + np.vdot(W.T @ W, H.T @ H)
-    else:
-        starts = range(0, len(V), _BLOCK)
-        total = sum(np.square(V[a : a + _BLOCK] - W[a : a + _BLOCK] @ H.T).sum() for a in starts)
-    return float(np.sqrt(max(total, 0) / (V.shape[0] * V.shape[1])))
 
 
 def _dense(path: Path) -> np.ndarray:

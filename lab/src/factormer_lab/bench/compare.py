@@ -29,6 +29,7 @@ import json
 import math
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -40,8 +41,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from factormer_lab.bench.cases import EXACT, RACE, find, known
+from factormer_lab.bench.cases import RACE, find, known
 from factormer_lab.bench.environment import CORE, environment
+from factormer_lab.bench.errors import EXACT
 from factormer_lab.bench.ratios import Ratio, confident, paired
 from factormer_lab.bench.versions import NoAnswerError, Process, Version, busy, install
 
@@ -178,19 +180,19 @@ class Comparison:
 class Curve:
     """The error of a version by the number of iterations, as far as it was asked for."""
 
-    def __init__(self, ask: Callable[[int], dict[str, Any]], longest: float) -> None:
-        self._ask, self._longest = ask, longest
+    def __init__(self, ask: Callable[[int], dict[str, Any]]) -> None:
+        self._ask = ask
         self.errors: dict[int, float] = {}
-        self.ended = False  # more iterations would gain nothing, or take too long
+        self.seconds = 0.0  # of the latest call
+        self.flat = False  # more iterations gain nothing
 
     def error(self, k: int) -> float:
         """Return the error after k iterations, which are run only once."""
         if k not in self.errors:
             told = self._ask(k)
-            self.errors[k] = told["error"]
+            self.errors[k], self.seconds = told["error"], told["seconds"]
             latest = list(self.errors.values())
-            flat = len(latest) > 3 and min(latest[-3:]) > (1 - FLAT) * min(latest[:-3])
-            self.ended = self.ended or flat or told["seconds"] > self._longest
+            self.flat = len(latest) > 3 and min(latest[-3:]) > (1 - FLAT) * min(latest[:-3])
         return self.errors[k]
 
     @property
@@ -225,8 +227,7 @@ def to_targets(group: str, case: str, **options: Any) -> Task:
 
         def curve(side: int) -> Curve:
             comparison.ask(side, job(12))  # which may compile
-            longest = comparison.limit / 8
-            return Curve(lambda k: comparison.ask(side, job(k), judge=True), longest)
+            return Curve(lambda k: comparison.ask(side, job(k), judge=True))
 
         def best() -> float:
             return max(min(stored, *(one.least for one in curves)), floor)
@@ -235,8 +236,10 @@ def to_targets(group: str, case: str, **options: Any) -> Task:
         for k in GRID:
             for one in curves:
                 near = stored < math.inf and one.least <= min(TARGETS.values()) * best()
-                if not one.ended and not near:
+                if not one.flat and not near:
                     one.error(k)
+            if min(one.seconds for one in curves) > comparison.limit / 8:
+                break  # as the calls of both take too long, not by a moment's load on one
         finals = [max(one.least, floor) for one in curves]
         for label, factor in TARGETS.items():
             least = best()
@@ -503,6 +506,7 @@ def main() -> int:
             for side, version in zip(SIDES, versions, strict=True)
         },
     }
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     comparison = Comparison(versions, folder / "matrices", options.pairs, options.limit)
     print(HEAD)
     try:

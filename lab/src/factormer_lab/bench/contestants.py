@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import scipy.optimize
 import scipy.sparse
 
 Run = Callable[[Any, int, int], tuple[Any, Any]]  # (V, r, k) to W (m, r) and H (n, r)
+KL = {"beta_loss": "kullback-leibler"}
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A package with the options that differ from its defaults; importing it is put off."""
+    """A package with the options that differ from its defaults, which is imported when it runs."""
 
     name: str
     package: str  # as pip knows it
@@ -32,7 +34,7 @@ class Contestant:
         return self.load(**self.options)
 
     def takes(self, V: Any) -> bool:
-        """Whether it is made for data of this kind."""
+        """Return whether it is made for data of this kind."""
         return self.sparse if scipy.sparse.issparse(V) else self.dense
 
     @property
@@ -43,42 +45,36 @@ class Contestant:
 
 
 def coefficients(V: Any, H: Any) -> np.ndarray:
-    """The W ≥ 0 that fits V ≈ W Hᵀ best, row by row."""
+    """Return the W ≥ 0 that fits V ≈ W Hᵀ best, row by row."""
     Q, R = np.linalg.qr(H)
     return np.stack([scipy.optimize.nnls(R, row)[0] for row in V @ Q])
+
+
+def _estimator(estimator: Any, options: dict[str, Any]) -> Run:
+    def run(V: Any, r: int, k: int) -> tuple[Any, Any]:
+        model = estimator(r, max_iter=k, **options)
+        W = model.fit_transform(V)
+        return W, model.components_.T
+
+    return run
 
 
 def _factormer(**options: Any) -> Run:
     import factormer
 
-    def run(V: Any, r: int, k: int) -> tuple[Any, Any]:
-        model = factormer.NMF(r, max_iter=k, **options)
-        W = model.fit_transform(V)
-        return W, model.components_.T
-
-    return run
+    return _estimator(factormer.NMF, options)
 
 
 def _sklearn(**options: Any) -> Run:
     from sklearn.decomposition import NMF
 
-    def run(V: Any, r: Any, k: int) -> tuple[Any, Any]:
-        model = NMF(r, max_iter=k, **options)
-        W = model.fit_transform(V)
-        return W, model.components_.T
-
-    return run
+    return _estimator(NMF, options)
 
 
 def _minibatch(**options: Any) -> Run:
     from sklearn.decomposition import MiniBatchNMF
 
-    def run(V: Any, r: Any, k: int) -> tuple[Any, Any]:
-        model = MiniBatchNMF(r, max_iter=k, **options)
-        W = model.fit_transform(V)
-        return W, model.components_.T
-
-    return run
+    return _estimator(MiniBatchNMF, options)
 
 
 def _torchnmf(**options: Any) -> Run:
@@ -108,6 +104,17 @@ def _nmf_torch(**options: Any) -> Run:
     def run(V: Any, r: int, k: int) -> tuple[Any, Any]:
         W, Ht, _ = run_nmf(V, r, batch_max_iter=k, **options)
         return W, Ht.T
+
+    return run
+
+
+def _nmf_rs(**options: Any) -> Run:
+    from nmf_rs import nmf, nndsvd_init  # pyright: ignore[reportMissingImports]
+
+    def run(V: Any, r: int, k: int) -> tuple[Any, Any]:
+        W, Ht = nndsvd_init(V, r, fill="mean")
+        found = nmf(V, r, W0=W, H0=Ht, max_iter=k, **options)
+        return found.W, found.H.T
 
     return run
 
@@ -146,36 +153,33 @@ def _gensim(**options: Any) -> Run:
     return run
 
 
-_SKLEARN = "NMF(r, max_iter=k, …)"
-_ALL = (
-    Contestant("factormer", "factormer", _SKLEARN, _factormer, {"tol": 0, "random_state": 0}),
-    Contestant(
-        "sklearn-cd",
-        "scikit-learn",
-        _SKLEARN,
-        _sklearn,
-        {"solver": "cd", "init": "nndsvda", "tol": 0, "random_state": 0},
-    ),
-    Contestant(
-        "sklearn-cd-random",
-        "scikit-learn",
-        _SKLEARN,
-        _sklearn,
-        {"solver": "cd", "init": "random", "tol": 0, "random_state": 0},
-    ),
-    Contestant(
-        "sklearn-mu",
-        "scikit-learn",
-        _SKLEARN,
-        _sklearn,
-        {"solver": "mu", "init": "nndsvda", "tol": 0, "random_state": 0},
-    ),
+_SEED = {"tol": 0, "random_state": 0}
+
+
+def _ours(name: str, **options: Any) -> Contestant:
+    return Contestant(name, "factormer", "NMF(r, max_iter=k, …)", _factormer, _SEED | options)
+
+
+def _theirs(name: str, **options: Any) -> Contestant:
+    return Contestant(name, "scikit-learn", "NMF(r, max_iter=k, …)", _sklearn, options | _SEED)
+
+
+def _rust(name: str, method: str) -> Contestant:
+    call = 'nmf(V, r, **nndsvd_init(V, r, fill="mean"), max_iter=k, …)'
+    return Contestant(name, "nmf-rs", call, _nmf_rs, {"method": method}, sparse=False)
+
+
+PEERS = (
+    _ours("factormer"),
+    _theirs("sklearn-cd", solver="cd", init="nndsvda"),
+    _theirs("sklearn-cd-random", solver="cd", init="random"),
+    _theirs("sklearn-mu", solver="mu", init="nndsvda"),
     Contestant(
         "sklearn-minibatch",
         "scikit-learn",
         "MiniBatchNMF(r, max_iter=k, …)",
         _minibatch,
-        {"tol": 0, "max_no_improvement": None, "random_state": 0},
+        _SEED | {"max_no_improvement": None},
         remark="an iteration is a pass",
     ),
     Contestant(
@@ -196,21 +200,16 @@ _ALL = (
         fewest=10,
         remark="fails below ten iterations",
     ),
+    _rust("nmf-rs", "ehals"),
     Contestant(
         "tensorly-hals",
         "tensorly",
         "non_negative_parafac_hals(V, r, n_iter_max=k, …)",
         _tensorly,
-        {"tol": 0, "random_state": 0},
+        _SEED,
         sparse=False,
     ),
-    Contestant(
-        "pyplanc",
-        "pyplanc",
-        "nmf(V, r, niter=k)",
-        _pyplanc,
-        remark="takes no seed",
-    ),
+    Contestant("pyplanc", "pyplanc", "nmf(V, r, niter=k)", _pyplanc, remark="takes no seed"),
     Contestant(
         "gensim",
         "gensim",
@@ -221,4 +220,28 @@ _ALL = (
         remark="an iteration is a pass; it learns H, the best W for which is ours, off the clock",
     ),
 )
-CONTESTANTS = {contestant.name: contestant for contestant in _ALL}
+COUNTING = (  # under Kullback–Leibler
+    _ours("factormer-kl", **KL),
+    _ours("factormer-kl-mu", **KL, solver="mu-extrapolated"),
+    _theirs("sklearn-kl", **KL, solver="mu", init="nndsvda"),
+    _theirs("sklearn-kl-random", **KL, solver="mu", init="random"),
+    _rust("nmf-rs-kl", "brunet"),
+)
+CONTESTANTS = {one.name: one for one in (*PEERS, *COUNTING)}
+
+
+def contestant(text: str) -> Contestant:
+    """Return a contestant by its name, or one with other options: "factormer solver=hals tol=0"."""
+    name, *options = text.split()
+    if name not in CONTESTANTS:
+        raise SystemExit(f"there is no method {name!r}; choose of {', '.join(CONTESTANTS)}")
+    one = CONTESTANTS[name]
+    changed = {key: _value(value) for key, _, value in (o.partition("=") for o in options)}
+    return replace(one, name=text, options=one.options | changed)
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text

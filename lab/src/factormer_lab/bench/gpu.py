@@ -26,8 +26,9 @@ from factormer.problem.problem import Problem
 from factormer.run import networks
 from factormer.run.registry import solver_kind
 from factormer.starts import Random
-from factormer_lab.bench.cases import EXACT, exponential
+from factormer_lab.bench.cases import exponential
 from factormer_lab.bench.environment import environment
+from factormer_lab.bench.errors import EXACT
 
 SHAPES = ((200, 150, 10), (1000, 500, 20), (5000, 2000, 20), (5000, 2000, 64), (20_000, 5_000, 40))
 STACK = (64, 100, 80, 10)

@@ -29,8 +29,9 @@ import factormer
 from factormer.data import Dense
 from factormer.functions import starting_point
 from factormer.train.synthetic import VALIDATION, validation_set
-from factormer_lab.bench.cases import EXACT, Case, exponential, find, rmse
+from factormer_lab.bench.cases import Case, exponential, find
 from factormer_lab.bench.environment import environment
+from factormer_lab.bench.errors import EXACT, rmse
 
 ENGINES: dict[str, dict[str, Any]] = {
     "her": {"solver": "her", "accelerator": None},

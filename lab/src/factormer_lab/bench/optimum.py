@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from factormer_lab.bench import cases
-from factormer_lab.bench.cases import EXACT, Case, exponential, rmse
+from factormer_lab.bench.cases import Case, exponential
+from factormer_lab.bench.errors import EXACT, rmse
 
 KEPT = Path(__file__).parent.parent / "build" / "optimum.json"
 SEEDS, ROUNDS, N_INIT = 5, 2, 10

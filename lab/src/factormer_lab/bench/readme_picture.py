@@ -23,8 +23,9 @@ from matplotlib.figure import Figure
 from sklearn import decomposition
 
 import factormer
-from factormer_lab.bench.cases import find, rmse
+from factormer_lab.bench.cases import find
 from factormer_lab.bench.environment import environment
+from factormer_lab.bench.errors import rmse
 
 OUT = Path("docs/pictures")
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 1000)

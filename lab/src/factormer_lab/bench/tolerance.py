@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import factormer
-from factormer_lab.bench.cases import EXACT, Case, find, rmse
+from factormer_lab.bench.cases import Case, find
 from factormer_lab.bench.environment import environment
+from factormer_lab.bench.errors import EXACT, rmse
 
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 CASES = ["exponential", "noisy", "sparse-factors", "topics", "digits"]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 STAT = Path("/proc/stat")
-WORKER = Path(__file__).with_name("worker.py")
+LAB = Path(__file__).resolve().parents[2]  # where workers find `factormer_lab`
 OTHERS = ("lab", "docs", "tests", "benchmarks", "changelog.d", "experiments")  # not the package
 
 
@@ -69,9 +69,12 @@ class Process:
 
     def __init__(self, version: Version) -> None:
         self.version = version
+        variables = version.environment()
+        paths = filter(None, (str(LAB), variables.get("PYTHONPATH")))
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
         self._pipe = subprocess.Popen(
-            [str(version.python), "-W", "ignore", str(WORKER)],
-            env=version.environment(),
+            [str(version.python), "-W", "ignore", "-m", "factormer_lab.bench.worker"],
+            env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

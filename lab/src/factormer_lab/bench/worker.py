@@ -1,16 +1,15 @@
 """Calls of one installed version of factormer, made on demand: the worker of `compare.py`.
 
-The driver starts this file as a script in the environment of each version. It reads one request a
-line from the standard input, and answers each by one line on the standard output, both in JSON:
+The driver runs this module in the environment of each version. It reads one request a line from the
+standard input, and answers each by one line on the standard output, both in JSON:
 
     {"job": JOB, "repeat": 5, "warm": true, "judge": false}
     {"seconds": 0.0123, "error": null, "iterations": null}
 
 It calls `repeat` times, after one call off the clock if `warm`, and answers the median seconds of
 a call; with `judge`, it also answers the error of the last call and its iterations. A JOB is a
-dictionary with its "kind", one of those in `KINDS`, and the arguments of that function. The script
-imports nothing of this repository but the installed package, and uses only names that are public
-since version 0.2.
+dictionary with its "kind", one of those in `KINDS`, and the arguments of that function. Beside the
+installed package, whose public names it uses alone, the module needs nothing but `errors`.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ import numpy as np
 import scipy.sparse
 
 import factormer
-
-BLOCK = 512  # rows of the residual that are formed at once
+from factormer_lab.bench.errors import ERRORS, rmse
 
 Judged = tuple[float, float | None]  # the error, and the iterations where they are known
 Prepared = tuple[Callable[[], Any], Callable[[Any], Judged]]  # the timed call, and its judge
@@ -44,40 +42,10 @@ def matrix(path: str) -> Any:
     return np.load(path) if path.endswith(".npy") else scipy.sparse.load_npz(path)
 
 
-def rmse(V: Any, W: Any, H: Any) -> float:
-    """Return the root mean square error in float64, infinite for factors that are not feasible."""
-    W, H = np.asarray(W, np.float64), np.asarray(H, np.float64)
-    if not all(np.isfinite(F).all() and (F >= 0).all() for F in (W, H)):
-        return math.inf
-    if scipy.sparse.issparse(V):
-        total = np.vdot(V.data, V.data) - 2 * np.vdot(V @ H, W) + np.vdot(W.T @ W, H.T @ H)
-    else:
-        starts = range(0, len(V), BLOCK)
-        total = sum(np.square(V[a : a + BLOCK] - W[a : a + BLOCK] @ H.T).sum() for a in starts)
-    return math.sqrt(max(float(total), 0.0) / (V.shape[0] * V.shape[1]))
-
-
-def divergence(V: Any, W: Any, H: Any) -> float:
-    """Return the generalised Kullback–Leibler divergence in float64, over the number of entries."""
-    W, H = np.asarray(W, np.float64), np.asarray(H, np.float64)
-    if not all(np.isfinite(F).all() and (F >= 0).all() for F in (W, H)):
-        return math.inf
-    total = float(W.sum(0) @ H.sum(0))
-    stored = scipy.sparse.coo_matrix(V)
-    for a in range(0, stored.nnz, 100_000):
-        at = slice(a, a + 100_000)
-        v = stored.data[at]
-        y = np.einsum("ic,ic->i", W[stored.row[at]], H[stored.col[at]])
-        y = np.maximum(y[v > 0], np.finfo(float).tiny)
-        v = v[v > 0]
-        total += float((v * np.log(v / y) - v).sum())
-    return total / (V.shape[0] * V.shape[1])
-
-
 def fit(file: str, rank: int, **options: Any) -> Prepared:
     """Prepare `NMF(rank, **options).fit_transform(V)`."""
     V = matrix(file)
-    error = divergence if options.get("beta_loss") == "kullback-leibler" else rmse
+    error = ERRORS[options.get("beta_loss", "frobenius")]
 
     def call() -> Any:
         model = factormer.NMF(rank, **options)
