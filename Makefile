@@ -21,7 +21,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
-.PHONY: fuzz fuzz-again fuzz-sklearn
+.PHONY: characterise fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench
 .PHONY: clients clients-env compare best
@@ -74,6 +74,9 @@ test-oldest: ## Run the tests with the oldest versions allowed, in build/oldest:
 	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt torch
 	@$(OLDEST_ENV)/bin/python $(PIP) -c constraints-oldest.txt -e '.[test]'
 	OMP_NUM_THREADS=1 $(OLDEST_ENV)/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning $(TESTS)
+
+characterise: $(INSTALLED) ## Compare errors and statuses with those that were frozen, on FACTORMER_DATA=… too: CASES="NMF …"
+	$(BIN)/python -m tests.characterise $(CASES)
 
 fuzz: $(INSTALLED) ## Try inputs that nobody thought of, on from where it ended: SECONDS=600 JOBS=2
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --jobs $(or $(JOBS),2)
