@@ -20,7 +20,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup demo test test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: help install setup demo test test-lab test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: characterise fuzz fuzz-again fuzz-sklearn
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench
@@ -31,7 +31,7 @@ help: ## List the targets
 
 install: $(READY) ## Make .venv and install the package in it, with what draws figures
 
-setup: $(INSTALLED) ## The same, with all that developers need
+setup: $(INSTALLED) ## The same, with the lab and all that developers need
 
 # Torch comes first and alone: only so does it come from the constraints, not from another package's wish.
 # It is imported, and so compiled to bytecode, while the rest is installed.
@@ -44,19 +44,22 @@ $(READY): pyproject.toml constraints.txt
 	  $(BIN)/python $(PIP_INSTALL) -e '.[plot]'; status=$$?; wait; exit $$status
 	@touch $@
 
-$(INSTALLED): $(READY)
-	@echo "Adding the tools of developers to .venv"
-	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
+$(INSTALLED): $(READY) lab/pyproject.toml
+	@echo "Adding the lab and the tools of developers to .venv"
+	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]' -e ./lab
 	@touch $@
 
 demo: $(READY) ## Factorize the digits beside scikit-learn, and draw the components
 	$(BIN)/factormer demo
 
-test: $(INSTALLED) ## Run the tests, all but the slow ones
+test: $(INSTALLED) ## Run the tests of the package, all but the slow ones
 	$(PYTEST) -n 2 --dist worksteal
 
+test-lab: $(INSTALLED) ## Run the tests of the lab, all but the slow ones
+	$(PYTEST) -n 2 --dist worksteal lab/tests
+
 test-all: $(INSTALLED) ## Run all tests, the slow ones too, and then as other processors would
-	$(PYTEST) -n 2 --dist worksteal -m ""
+	$(PYTEST) -n 2 --dist worksteal -m "" tests lab/tests
 	tests/run_as_other_processors.sh
 
 test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has little in common with this one
@@ -87,7 +90,7 @@ fuzz-again: $(INSTALLED) ## Try the inputs again that `make fuzz` found to fail,
 fuzz-sklearn: $(INSTALLED) ## Compare final errors with scikit-learn's NMF on INPUTS=2000 matrices
 	$(BIN)/python -m tests.fuzz --sklearn $(or $(INPUTS),2000) --jobs $(or $(JOBS),2)
 
-check: fmt-check lint types test ## All that must pass before a commit
+check: fmt-check lint types test test-lab ## All that must pass before a commit
 
 fmt: $(INSTALLED) ## Format the code and mend what lint can mend
 	$(BIN)/ruff check --fix-only --quiet .
@@ -164,4 +167,4 @@ wheel: $(INSTALLED) ## Build the wheel, install it in a clean environment, list 
 
 clean: ## Remove what was built and cached; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests lab -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,7 +27,7 @@ refuse = beartype(conf=BeartypeConf(violation_type=TypeError))  # as jaxtyping d
 def install() -> None:
     """From here on, whatever is imported of factormer fails at a call with a wrong shape."""
     jaxtyping.jaxtyped = checked  # pyright: ignore[reportPrivateImportUsage]  # the hook's word
-    install_import_hook("factormer", "tests.shapes.refuse")
+    install_import_hook(["factormer", "factormer_lab"], "tests.shapes.refuse")
 
 
 def checked(fn: Any = None, *, typechecker: Callable[..., Any] | None = None) -> Any:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import factormer
-from factormer.train.anyrank.config import AnyRankTraining
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -28,6 +27,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def examples(page: Path) -> list[str]:
     return blocks(page, "python")
+
+
+LAB_PAGES = [page for page in PAGES if "factormer_lab" in "".join(examples(page))]
 
 
 def name_of(page: Path) -> str:
@@ -57,9 +59,15 @@ def _as_pasted(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_as_pasted")
-@pytest.mark.parametrize("page", [with_marks(page) for page in PAGES if examples(page)])
+@pytest.mark.parametrize(
+    "page", [with_marks(page) for page in PAGES if examples(page) and page not in LAB_PAGES]
+)
 def test_examples_run(page):
-    """The examples of a page share their names, as a reader's session does."""
+    run_examples(page)
+
+
+def run_examples(page: Path) -> None:
+    """Run the examples of a page, which share their names, as a reader's session does."""
     namespace = {"__name__": "__main__"}
     for number, source in enumerate(examples(page), start=1):
         code = compile(source, f"{name_of(page)}, example {number}", "exec", dont_inherit=True)
@@ -102,14 +110,6 @@ def test_every_example_is_in_the_gallery(script, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
     assert script.stem in importlib.import_module("gallery").NAMES
     assert f"examples/{script.stem}.html" in (DOCS / "gallery.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=name_of)
-def test_configs_that_are_shown_can_be_loaded(page, tmp_path):
-    for source in blocks(page, "toml"):
-        path = tmp_path / "shown.toml"
-        path.write_text(source)
-        AnyRankTraining.load(path)
 
 
 def documented() -> set[str]:

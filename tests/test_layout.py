@@ -31,8 +31,6 @@ LAYERS = [
     "estimator",
     "clients",
     "__init__",  # the public names
-    "train",
-    "paper",
     "app",
     "losses",  # public names of what lies in a room
     "penalties",
@@ -103,7 +101,7 @@ def test_every_module_has_a_rank():
     ("source", "package", "expected"),
     [
         ("import factormer.solvers.hals", "factormer", "solvers"),
-        ("from factormer.nn import zoo", "factormer.train", "nn"),
+        ("from factormer.nn import zoo", "factormer.run", "nn"),
         ("from factormer import problem", "factormer", "problem"),
         ("from factormer import NMF", "factormer", "__init__"),
         ("import factormer", "factormer", "__init__"),
@@ -119,6 +117,16 @@ def test_every_way_to_import_is_seen(source, package, expected):
 
 def test_imports_of_others_are_not_ours():
     assert not list(imported_units("import torch\nfrom factormer_extras import x", ("factormer",)))
+
+
+def test_the_package_knows_nothing_of_the_lab():
+    wrong = [
+        f"{name_of(file)}:{node.lineno}"
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom) and "factormer_lab" in ast.unparse(node)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_files_are_short():

@@ -1,4 +1,4 @@
-"""Folded attention against message passing that builds every implicit edge feature."""
+"""Folded attention; `lab/tests/nn/test_literal.py` compares it with literal message passing."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,7 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.nn.attention import EdgeAttention
 from factormer.nn.factormer import FactormerLayer
-from factormer.paper.graphs import augmented_line_digraph, transpose
 from tests.networks import random_layer, small_config
-from tests.reference import LiteralFactormer
 
 WIDTH = 8
 
@@ -40,45 +38,6 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 def draw(rng: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=rng)
-
-
-@each_case
-def test_messages_and_gradients_agree_with_literal_message_passing(case, rng):
-    m, n = 7, 5
-    layer = case.layer()
-    src, tgt = draw(rng, m, WIDTH).requires_grad_(), draw(rng, n, WIDTH).requires_grad_()
-    edges = [draw(rng, m, n).requires_grad_() for _ in range(case.n_edges)]
-    carried = draw(rng, m, case.n_carried).requires_grad_()
-    wanted = [src, tgt, *edges, *layer.attention.parameters()]
-    wanted += [carried] if case.n_carried else []
-
-    folded = layer.attention(
-        src, tgt, [Dense(E.mT) for E in edges], carried=carried if case.n_carried else None
-    )
-    more = torch.stack([E.flatten() for E in edges], dim=1)[:, 1:]
-    on_nodes = torch.cat([carried, torch.full((n, case.n_carried), torch.nan)])  # targets have none
-    literal = LiteralFactormer(layer, scale_by_width=case.scale_by_width)
-    graph = augmented_line_digraph(src, tgt, edges[0])
-    expected = literal.messages(graph, more, on_nodes)[m:]
-    torch.testing.assert_close(folded, expected, rtol=1e-10, atol=1e-12)
-
-    weight = draw(rng, n, WIDTH)
-    ours = torch.autograd.grad((folded * weight).sum(), wanted)
-    theirs = torch.autograd.grad((expected * weight).sum(), wanted)
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-def test_w_update_is_message_passing_along_the_reversed_edges(rng):
-    m, n = 6, 4
-    layer = Case(2).layer()
-    W, H, V = draw(rng, m, WIDTH), draw(rng, n, WIDTH), draw(rng, m, n)
-    literal = LiteralFactormer(layer)
-    reversed_edges = literal.messages(transpose(augmented_line_digraph(W, H, V)))[:m]
-    of_transpose = literal.messages(augmented_line_digraph(H, W, V.mT))[n:]
-    torch.testing.assert_close(reversed_edges, of_transpose, rtol=1e-12, atol=1e-12)
-    folded = layer.attention(H, W, [Dense(V)])
-    torch.testing.assert_close(folded, of_transpose, rtol=1e-10, atol=1e-12)
 
 
 @each_case

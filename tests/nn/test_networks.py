@@ -1,89 +1,13 @@
-"""What holds for every network: it is its literal twin, and obeys the symmetries of its graph."""
-
-from collections.abc import Callable
+"""What holds for every network: it obeys the symmetries of its graph."""
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from tests import reference
-from tests.networks import random_network, small_config
+from tests.networks import random_network
 from tests.nn.cases import assert_same, draw, draw_point, each_config
-
-# Against the literal network
-
-
-@each_config
-def test_outputs_and_gradients_agree_with_literal_message_passing(config, rng):
-    model = random_network(config)
-    x, V = draw_point(config, 7, 5, rng), draw(rng, 7, 5)
-    inputs = [t.requires_grad_() for t in (*x, V)] + list(model.parameters())
-    folded, literal = model(x, Dense(V)), reference.network(model, x, V)
-    assert_same(folded, literal)
-    assert all((F > 0).any() for F in folded)  # or there would be nothing to compare
-
-    weights = draw(rng, 7, config.rank), draw(rng, 5, config.rank)
-
-    def gradients(y: Factors) -> tuple[Tensor, ...]:
-        scalar = (y.W * weights[0]).sum() + (y.H * weights[1]).sum()
-        return torch.autograd.grad(scalar, inputs)
-
-    for ours, theirs in zip(gradients(folded), gradients(literal), strict=True):
-        scale = theirs.abs().max().item()
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10 * scale)
-
-
-@pytest.mark.parametrize("variant", ["paper", "refining"])
-def test_gradients_agree_with_finite_differences(variant, rng):
-    config = small_config(variant=variant, rank=2, width=4, ffn_width=5, n_pairs=1)
-    model = random_network(config, seed=1)
-    x, V = draw_point(config, 3, 2, rng), draw(rng, 3, 2)
-    names = [name for name, _ in model.named_parameters()]
-
-    def outputs(W: Tensor, H: Tensor, V: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        parameters = dict(zip(names, weights, strict=True))
-        return torch.func.functional_call(model, parameters, (Factors(W, H), Dense(V)))
-
-    inputs = (*(t.requires_grad_() for t in (*x, V)), *model.parameters())
-    assert all((F > 0).any() for F in model(x, Dense(V)))
-    assert torch.autograd.gradcheck(outputs, inputs)
-
-
-# Memory
-
-
-class LargestTensor(TorchDispatchMode):
-    """Records the number of entries of the largest tensor that any operation returns."""
-
-    entries = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        sizes = [t.numel() for t in tree_leaves(result) if isinstance(t, Tensor)]
-        self.entries = max([self.entries, *sizes])
-        return result
-
-
-def largest_tensor(compute: Callable[[], Factors]) -> int:
-    """The most entries of a tensor made by a forward and a backward pass."""
-    with LargestTensor() as largest:
-        x = compute()
-        (x.W.sum() + x.H.sum()).backward()
-    return largest.entries
-
-
-@pytest.mark.parametrize("variant", ["paper", "refining"])
-def test_folding_makes_no_tensor_of_a_vector_per_edge(variant, rng):
-    m, n, d = 60, 50, 20
-    config = small_config(variant=variant, width=d, heads=4, n_pairs=1)
-    model, x, V = random_network(config), draw_point(config, m, n, rng), draw(rng, m, n)
-    assert largest_tensor(lambda: model(x, Dense(V))) < m * n * d
-    assert largest_tensor(lambda: reference.network(model, x, V)) >= m * n * d
-
 
 # Laws
 

@@ -17,7 +17,6 @@ from factormer.starts.base import complete
 from factormer.starts.merged import merge
 from factormer.starts.nndsvd import nndsvd
 from factormer.starts.rotated import rotations
-from factormer.train.synthetic import validation_set
 from tests import reference
 from tests.laws.cases import Case, stacked
 
@@ -120,14 +119,6 @@ def test_rotated_start_may_look_at_some_rows_alone(rng):
     problem = Problem(Dense(draw(rng, 60, 3) @ draw(rng, 3, 40)), 3)
     part = Rotated(n_rows=50)(problem, rng)
     assert problem.rmse(part) < 0.1 * problem.rmse(Random()(problem, rng))
-
-
-@pytest.mark.parametrize("name", ["small", "large"])
-def test_rotated_start_is_better_than_nndsvd_on_the_papers_matrices(name, rng):
-    problem, x0 = validation_set(name)
-    x = Rotated()(problem, rng)
-    assert problem.rmse(x).mean() < 0.5 * problem.rmse(x0).mean()
-    assert (problem.rmse(x) < problem.rmse(x0)).double().mean() > 0.95
 
 
 def test_components_beyond_the_sizes_are_small_and_random(rng):

@@ -1,4 +1,4 @@
-"""The command that trains."""
+"""The commands that the lab adds to `factormer`: train and reproduce."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-from factormer.app.cli.app import app, console
 
 _KEPT = "the same command continues from there"
 _DRAWN = "these are drawn anew by each command: allow more time"
@@ -22,9 +21,8 @@ class _OutOfTimeError(Exception):
     """The time is over while data is made."""
 
 
-@app.command()
 def train(
-    config: Annotated[Path, typer.Argument(help="TOML file; see experiments/configs.")],
+    config: Annotated[Path, typer.Argument(help="TOML file; see lab/configs.")],
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")] = "cpu",
     minutes: Annotated[
@@ -34,12 +32,30 @@ def train(
 ) -> None:
     """Train a network; if stopped at any moment, the same command continues from there."""
     from factormer.data.intake import as_device
-    from factormer.train.config import read_table
+    from factormer_lab.train.config import read_table
 
     until = _until(minutes)
     as_device(device)
     kind = str(_existing(config, read_table).get("kind"))
     _trained(_KINDS.get(kind, _factormer)(config, device), out, device, until)
+
+
+def reproduce(
+    figures: Annotated[list[str] | None, typer.Argument(help="Figures; default all.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with Yale_64x64.mat (or yale_faces_64.npz) and jasperRidge2_R198.mat (or "
+            "jasper_ridge.npz); default $FACTORMER_DATA."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what is made.")] = Path("runs/reproduce"),
+) -> None:
+    """Draw the paper's figures, with their numbers; RESULTS.md compares them with its claims."""
+    from factormer_lab.paper.reproduce import reproduce as run
+
+    run(figures, data=data, out=out, report=print)
+    print(f"results: {out / 'RESULTS.md'}")
 
 
 class _Kind(NamedTuple):
@@ -57,9 +73,9 @@ class _Kind(NamedTuple):
 
 def _factormer(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import find_model, load_factormer, read_card
-    from factormer.train.config import TrainConfig
-    from factormer.train.export import make_card
-    from factormer.train.factormer import train_factormer
+    from factormer_lab.train.config import TrainConfig
+    from factormer_lab.train.export import make_card
+    from factormer_lab.train.factormer import train_factormer
 
     options = TrainConfig.load(config)
     begun_from = read_card(find_model(options.warm_start)) if options.warm_start else None
@@ -80,9 +96,9 @@ def _factormer(config: Path, device: str) -> _Kind:
 
 def _any_rank(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import load_any_rank
-    from factormer.train.anyrank.config import AnyRankTraining
-    from factormer.train.anyrank.course import train_any_rank
-    from factormer.train.anyrank.export import make_card
+    from factormer_lab.train.anyrank.config import AnyRankTraining
+    from factormer_lab.train.anyrank.course import train_any_rank
+    from factormer_lab.train.anyrank.export import make_card
 
     options = AnyRankTraining.load(config)
     warm = load_any_rank(options.warm_start) if options.warm_start else None
@@ -95,9 +111,9 @@ def _any_rank(config: Path, device: str) -> _Kind:
 
 def _any_factormer(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import load_any_factormer
-    from factormer.train.anyfactormer.config import AnyFactormerTraining
-    from factormer.train.anyfactormer.course import train_any_factormer
-    from factormer.train.anyfactormer.export import make_card
+    from factormer_lab.train.anyfactormer.config import AnyFactormerTraining
+    from factormer_lab.train.anyfactormer.course import train_any_factormer
+    from factormer_lab.train.anyfactormer.export import make_card
 
     options = AnyFactormerTraining.load(config)
     warm = load_any_factormer(options.warm_start) if options.warm_start else None
@@ -106,9 +122,9 @@ def _any_factormer(config: Path, device: str) -> _Kind:
 
 def _rank(config: Path, device: str) -> _Kind:
     from factormer.nn.zoo import load_rank
-    from factormer.train.rank.config import RankTraining
-    from factormer.train.rank.course import train_rank
-    from factormer.train.rank.export import make_card
+    from factormer_lab.train.rank.config import RankTraining
+    from factormer_lab.train.rank.course import train_rank
+    from factormer_lab.train.rank.export import make_card
 
     options = RankTraining.load(config)
     warm = load_rank(options.warm_start) if options.warm_start else None
@@ -129,7 +145,7 @@ def _trained(kind: _Kind, out: Path | None, device: str, until: float) -> None:
     name = kind.options.name
     folder = out or Path("runs") / name
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console()
     ) as progress:
         task = progress.add_task(kind.making, total=None)
 
@@ -173,5 +189,5 @@ def _until(minutes: float | None) -> float:
 
 def _existing(path: Path, load: Any) -> Any:
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; configs are in experiments/configs")
+        raise FileNotFoundError(f"there is no file {path}; configs are in lab/configs")
     return load(path)

@@ -3,15 +3,13 @@
 Integers in float64 multiply and add exactly, so every comparison here is for equality.
 """
 
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from factormer.paper.graphs import (
+from factormer_lab.paper.graphs import (
     Digraph,
     Side,
     augmented_line_digraph,
@@ -237,7 +235,6 @@ def test_graph_without_features_has_no_edge_products():
 
 
 def test_pyg_graph_passes_messages_along_the_edges():
-    pytest.importorskip("torch_geometric")
     from torch_geometric.nn import MessagePassing
 
     class Gradient(MessagePassing):
@@ -263,14 +260,7 @@ def test_pyg_graph_passes_messages_along_the_edges():
 
 
 def test_pyg_graph_without_features_keeps_its_isolated_nodes():
-    pytest.importorskip("torch_geometric")
     data = koenig(torch.zeros(2, 3)).to_pyg()
     assert data.x is None
     assert data.num_nodes == 5
     assert data.num_edges == 0
-
-
-def test_missing_pyg_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
-    with pytest.raises(ImportError, match=r"pip install 'factormer\[graph\]'"):
-        koenig(V).to_pyg()

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.networks import random_layer, random_network, small_config
+from tests.steps import steps
 from torch import Tensor, nn
 
 from factormer.accelerate.base import Accelerated, Descent, Identity
 from factormer.accelerate.learned import LearnedInit
 from factormer.data import Dense
 from factormer.nn.factormer import ModelConfig, NFactormer
-from factormer.paper.graphs import Digraph, augmented_line_digraph
 from factormer.solvers.ao_admm import AOADMM
-from factormer.train.synthetic import SizeClass, sample, validation_set
-from tests.networks import random_layer, random_network, small_config
-from tests.reference import LiteralFactormer
-from tests.steps import steps
+from factormer_lab.paper.graphs import Digraph, augmented_line_digraph
+from factormer_lab.train.synthetic import SizeClass, sample, validation_set
+from lab.tests.reference import LiteralFactormer
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
 MAP = (DOCS / "paper.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"\[`([^`:]+)::([^`]+)`\]\(([^)]+)\)")  # [`file::name`](path)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from factormer.train import synthetic
-from factormer.train.config import TrainConfig
-from factormer.train.factormer import train_factormer
-from factormer.train.synthetic import SizeClass
 from tests.networks import small_config
+
+from factormer_lab.train import synthetic
+from factormer_lab.train.config import TrainConfig
+from factormer_lab.train.factormer import train_factormer
+from factormer_lab.train.synthetic import SizeClass
 
 CONFIG = TrainConfig(
     name="tiny", model=small_config(), n_steps=2, epochs=3, batch=2, lr=1e-3, ema=0.5, seed=3

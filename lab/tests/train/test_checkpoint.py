@@ -4,14 +4,14 @@ import json
 
 import pytest
 import torch
+from tests.data.test_files import fill_the_disk
 
 from factormer.data.locks import held
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.course import train_any_rank
-from factormer.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
-from factormer.train.factormer import train_factormer
-from tests.data.test_files import fill_the_disk
-from tests.train.cases import CONFIG
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.course import train_any_rank
+from factormer_lab.train.checkpoint import MetricsLog, load_checkpoint, save_checkpoint
+from factormer_lab.train.factormer import train_factormer
+from lab.tests.train.cases import CONFIG
 
 CPU = torch.device("cpu")
 

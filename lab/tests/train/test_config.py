@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from factormer.train.config import TrainConfig, read_table
+from factormer_lab.train.config import TrainConfig, read_table
 
-FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
+FILES = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 CONFIGS = [path for path in FILES if "kind" not in read_table(path)]
 
 

@@ -10,16 +10,16 @@ import torch
 
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.zoo import models
-from factormer.train import synthetic
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.course import AnyRankCourse
-from factormer.train.config import TrainConfig, read_table
-from factormer.train.factormer import train_factormer
-from factormer.train.loop import train
-from factormer.train.synthetic import SizeClass
-from tests.train.anyrank.test_course import QUICK
+from factormer_lab.train import synthetic
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.course import AnyRankCourse
+from factormer_lab.train.config import TrainConfig, read_table
+from factormer_lab.train.factormer import train_factormer
+from factormer_lab.train.loop import train
+from factormer_lab.train.synthetic import SizeClass
+from lab.tests.train.anyrank.test_course import QUICK
 
-FILES = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
+FILES = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 ANY_RANK = [path for path in FILES if read_table(path).get("kind") == "any-rank"]
 CONFIGS = [path for path in FILES if "kind" not in read_table(path)]
 each_file = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

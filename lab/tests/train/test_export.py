@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.networks import random_network, small_config
 
 from factormer.nn.zoo import read_card, save_model
-from factormer.train.export import figures, make_card
-from factormer.train.loop import Run
-from tests.networks import random_network, small_config
-from tests.train.cases import CONFIG
+from factormer_lab.train.export import figures, make_card
+from factormer_lab.train.loop import Run
+from lab.tests.train.cases import CONFIG
 
 MEDIANS = [float(k) for k in range(21)]
 

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from factormer.nn.refining import Network
-from factormer.train.config import TrainConfig
-from factormer.train.factormer import epoch_order, fresh, learning_rate, train_factormer
-from factormer.train.loop import Run
-from factormer.train.objective import unrolled_loss
-from factormer.train.optimise import Learner
-from factormer.train.rollout import rollout
-from factormer.train.synthetic import training_set
 from tests.networks import small_config
 from tests.signals import interrupted_after
-from tests.train.cases import CONFIG, LONG, N_BATCHES, assert_same_weights, shrink
 
-ROOT = Path(__file__).parents[2]
+from factormer.nn.refining import Network
+from factormer_lab.train.config import TrainConfig
+from factormer_lab.train.factormer import epoch_order, fresh, learning_rate, train_factormer
+from factormer_lab.train.loop import Run
+from factormer_lab.train.objective import unrolled_loss
+from factormer_lab.train.optimise import Learner
+from factormer_lab.train.rollout import rollout
+from factormer_lab.train.synthetic import training_set
+from lab.tests.train.cases import CONFIG, LONG, N_BATCHES, assert_same_weights, shrink
+
+ROOT = Path(__file__).parents[3]
 TOTAL = CONFIG.epochs * N_BATCHES
 
 
@@ -198,7 +198,7 @@ def test_run_interrupted_at_any_moments_gives_the_same_weights(tmp_path, uninter
 def test_killed_process_resumes_to_the_same_weights(tmp_path):
     """SIGKILL at some moment of the third epoch or later: nothing gets to clean up."""
     killed = tmp_path / "killed"
-    code = "import sys; from tests.train.cases import train_to_be_killed as t; t(sys.argv[1])"
+    code = "import sys; from lab.tests.train.cases import train_to_be_killed as t; t(sys.argv[1])"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(killed)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:

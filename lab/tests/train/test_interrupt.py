@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from factormer.train.interrupt import HeldInterrupt
+from factormer_lab.train.interrupt import HeldInterrupt
 
 each_signal = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.train.loop import Setting, train
+from factormer_lab.train.loop import Setting, train
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.train.objective import discounted, unrolled_loss
+from factormer_lab.train.objective import discounted, unrolled_loss
 
 
 def constant_point(value: float, batch: int = 1) -> Factors:

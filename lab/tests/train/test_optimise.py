@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.networks import random_network
 
 from factormer.data import Dense
 from factormer.problem.problem import Problem
-from factormer.train.optimise import Learner
-from factormer.train.synthetic import SizeClass, Stack, stack
-from tests.networks import random_network
-from tests.train.cases import CONFIG, assert_same_weights
+from factormer_lab.train.optimise import Learner
+from factormer_lab.train.synthetic import SizeClass, Stack, stack
+from lab.tests.train.cases import CONFIG, assert_same_weights
 
 BATCH = stack(SizeClass(2, (4, 6), (4, 6)), 3, 0.01, seed=0)
 

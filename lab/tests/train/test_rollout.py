@@ -4,15 +4,15 @@ from itertools import islice
 
 import pytest
 import torch
+from tests.networks import random_network, small_config
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from factormer.data import Dense
 from factormer.data.factors import Factors, concatenate
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
-from factormer.train.objective import unrolled_loss
-from factormer.train.rollout import rollout
-from tests.networks import random_network, small_config
+from factormer_lab.train.objective import unrolled_loss
+from factormer_lab.train.rollout import rollout
 
 
 @pytest.fixture

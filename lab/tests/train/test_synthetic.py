@@ -7,8 +7,8 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.problem.problem import Problem
 from factormer.starts import NNDSVD
-from factormer.train import synthetic
-from factormer.train.synthetic import (
+from factormer_lab.train import synthetic
+from factormer_lab.train.synthetic import (
     TRAINING,
     VALIDATION,
     SizeClass,
@@ -177,3 +177,11 @@ def test_validation_sets_differ_in_size_and_contents(monkeypatch):
     assert large.problem.V.shape == (3, 200, 200)
     assert dense(large)[1].sum(-1).min() >= 50
     assert small.problem.V.shape[0] == len(small)
+
+
+@pytest.mark.parametrize("name", ["small", "large"])
+def test_rotated_start_is_better_than_nndsvd_on_the_papers_matrices(name, rng):
+    problem, x0 = validation_set(name)
+    x = Rotated()(problem, rng)
+    assert problem.rmse(x).mean() < 0.5 * problem.rmse(x0).mean()
+    assert (problem.rmse(x) < problem.rmse(x0)).double().mean() > 0.95

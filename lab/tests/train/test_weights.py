@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from factormer.train.weights import Averaged, untrained, warm_cosine
+from factormer_lab.train.weights import Averaged, untrained, warm_cosine
 
 
 def averaged(*, clip: float = 1.0, ema: float = 0.5) -> Averaged[torch.nn.Linear]:

@@ -2,10 +2,10 @@
 
 from factormer.datasets.documents import make_documents
 from factormer.datasets.example import Example
+from factormer.datasets.images import data_folder, load_jasper, load_yale
 from factormer.datasets.mutations import make_mutations
 from factormer.datasets.scene import make_scene
 from factormer.datasets.swimmers import make_swimmers
-from factormer.paper.datasets import data_folder, load_jasper, load_yale
 
 __all__ = [
     "Example",

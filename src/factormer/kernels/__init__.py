@@ -36,11 +36,6 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
-def backward_sweeps(*wanted: Any) -> ModuleType | None:
-    """Sweeps of HALS backwards, for training."""
-    return _loaded("backward", *wanted)
-
-
 def several_problems(*wanted: Any) -> ModuleType | None:
     """Small factorizations as a whole, one after another."""
     return _loaded("several", *wanted)

@@ -27,7 +27,7 @@ class EdgeAttention(nn.Module):
 
     for each head, where θ are the last rows of Θᴱ. A bias on a key adds the same number to every
     score of a target and vanishes in the softmax, so there is none; those on the values add up to
-    one. The slow twin is `tests/reference.py`, message passing that builds every ẽᵢⱼ.
+    one. The slow twin is `lab/tests/reference.py`, message passing that builds every ẽᵢⱼ.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""factormer fit --rank select, and the training of the network behind it."""
+"""factormer fit --rank select."""
 
 import json
 from pathlib import Path
@@ -6,26 +6,8 @@ from pathlib import Path
 import pytest
 
 from factormer.app.cli import main
-from factormer.nn.zoo import load_rank
-from factormer.train.rank import data
-from factormer.train.rank.planted import SMALL, WIDE
 
 pytestmark = pytest.mark.usefixtures("data_files")
-
-TINY = """
-name = "mine"
-kind = "rank"
-n_shards = 1
-n_held_out = 1
-wide = 1
-n_steps = 2
-batch = 2
-
-[model]
-width = 8
-n_heads = 2
-n_layers = 1
-"""
 
 
 def test_a_selected_rank_is_fitted_and_the_choice_kept(capsys):
@@ -43,15 +25,3 @@ def test_a_selected_rank_is_fitted_and_the_choice_kept(capsys):
 def test_weights_and_a_selected_rank_do_not_go_together(capsys):
     assert main(["fit", "data.npy", "--rank", "select", "--weights", "data.npy"]) != 0
     assert "--rank select takes entries that count the same" in capsys.readouterr().err
-
-
-def test_train_makes_a_network_that_chooses(capsys, monkeypatch):
-    monkeypatch.setattr(data, "SHARD", 3)
-    tiny = {"sides": (20, 24), "ranks": (1, 3)}
-    monkeypatch.setattr(data, "SMALL", SMALL._replace(**tiny))
-    monkeypatch.setattr(data, "WIDE", WIDE._replace(**tiny))
-    monkeypatch.setattr(data, "_TOPS", {"small": 4, "wide": 4})
-    Path("mine.toml").write_text(TINY)
-    assert main(["train", "mine.toml"]) == 0
-    assert "weights: runs/mine/mine.safetensors" in capsys.readouterr().out
-    assert load_rank(Path("runs/mine/mine.safetensors")).config.width == 8

@@ -30,9 +30,9 @@ from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.loop import loop
-from factormer.train.anyrank.problems import KINDS, draw_bucket
-from factormer.train.synthetic import validation_set
 from factormer_lab.bench.environment import environment
+from factormer_lab.train.anyrank.problems import KINDS, draw_bucket
+from factormer_lab.train.synthetic import validation_set
 
 ITERATIONS = (5, 10, 20, 50, 100)
 SHAPES = ((60, 40, 5), (120, 90, 20))

@@ -33,9 +33,9 @@ from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.hals import HALS
 from factormer.solvers.proximal import ProximalADMM
 from factormer.starts import Random, Rotated, Vertices
-from factormer.train.anyrank.evaluate import SHAPES, compare, figures, ratios_of
-from factormer.train.anyrank.rollout import Recorded
-from factormer.train.anyrank.tasks import TASKS
+from factormer_lab.train.anyrank.evaluate import SHAPES, compare, figures, ratios_of
+from factormer_lab.train.anyrank.rollout import Recorded
+from factormer_lab.train.anyrank.tasks import TASKS
 
 BASES = {
     "admm": TraceAOADMM(n_inner=10, tol=0.0, share=0.1),

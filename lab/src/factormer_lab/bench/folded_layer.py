@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_leaves
 
 from factormer.data import Dense
 from factormer.nn.factormer import FactormerLayer, ModelConfig
-from factormer.paper.graphs import Digraph, augmented_line_digraph
+from factormer_lab.paper.graphs import Digraph, augmented_line_digraph
 
 ROOT = Path.cwd()
 WANTED_RATIO = 20

@@ -28,10 +28,10 @@ from sklearn.exceptions import ConvergenceWarning
 import factormer
 from factormer.data import Dense
 from factormer.functions import starting_point
-from factormer.train.synthetic import VALIDATION, validation_set
 from factormer_lab.bench.cases import Case, exponential, find
 from factormer_lab.bench.environment import environment
 from factormer_lab.bench.errors import EXACT, rmse
+from factormer_lab.train.synthetic import VALIDATION, validation_set
 
 ENGINES: dict[str, dict[str, Any]] = {
     "her": {"solver": "her", "accelerator": None},

@@ -70,12 +70,8 @@ class Digraph:
         augmented line digraph is a plain `Data`: messages flow from W to H, which is the H-update;
         the W-update is `transpose(graph).to_pyg()`.
         """
-        try:
-            from torch_geometric.data import Data
-        except ImportError as error:
-            raise ImportError(
-                "Digraph.to_pyg needs torch_geometric: pip install 'factormer[graph]'"
-            ) from error
+        from torch_geometric.data import Data
+
         return Data(
             x=self.features,
             edge_index=self.edges,

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from factormer.nn.zoo import Card
-from factormer.train.config import TrainConfig
-from factormer.train.loop import Run
+from factormer_lab.train.config import TrainConfig
+from factormer_lab.train.loop import Run
 
 _SHOWN = (0, 1, 2, 3, 5, 10, 20)
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from factormer.nn.refining import Network, build
-from factormer.train.config import TrainConfig
-from factormer.train.loop import Setting, train
-from factormer.train.optimise import Learner
-from factormer.train.rollout import rollout
-from factormer.train.synthetic import VALIDATION, Stack, training_set, validation_set
-from factormer.train.weights import untrained
+from factormer_lab.train.config import TrainConfig
+from factormer_lab.train.loop import Setting, train
+from factormer_lab.train.optimise import Learner
+from factormer_lab.train.rollout import rollout
+from factormer_lab.train.synthetic import VALIDATION, Stack, training_set, validation_set
+from factormer_lab.train.weights import untrained
 
 
 class FactormerCourse:

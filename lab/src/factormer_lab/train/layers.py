@@ -1,7 +1,7 @@
 """The paper's layers, our refining ones and those for any rank, trained equally.
 
-    python experiments/layers.py --device cuda --batch 256 --updates 2000     # a GPU
-    python experiments/layers.py --batch 8 --updates 1000                     # one core, an hour
+    python -m factormer_lab.train.layers --device cuda --batch 256 --updates 2000  # a GPU
+    python -m factormer_lab.train.layers --batch 8 --updates 1000                  # an hour
 
 All see the same batches in the same order for as many updates, with the same loss (alg. 1: the
 output, then two AO-ADMM iterations, log RMSE, γ = 0.7), noise, clipping, averaging, warm-up and one
@@ -32,13 +32,13 @@ from factormer.data.factors import Factors
 from factormer.nn.anyfactormer import AnyFactormer
 from factormer.nn.refining import build
 from factormer.problem.problem import Problem
-from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.config import TrainConfig
-from factormer.train.factormer import epoch_order, learning_rate, validate
-from factormer.train.optimise import Learner
-from factormer.train.synthetic import Stack, training_set
+from factormer_lab.train.anyfactormer.config import AnyFactormerTraining
+from factormer_lab.train.config import TrainConfig
+from factormer_lab.train.factormer import epoch_order, learning_rate, validate
+from factormer_lab.train.optimise import Learner
+from factormer_lab.train.synthetic import Stack, training_set
 
-CONFIGS = Path(__file__).parent / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 LITERAL, ANY_RANK = CONFIGS / "init-r10-literal.toml", CONFIGS / "any-rank-init.toml"
 AFTER = (0, 1, 5, 20)  # AO-ADMM iterations after the output
 LOOKS = 4  # validations of a run

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from factormer.data.locks import held
-from factormer.train.checkpoint import Kept
-from factormer.train.interrupt import HeldInterrupt
+from factormer_lab.train.checkpoint import Kept
+from factormer_lab.train.interrupt import HeldInterrupt
 
 _LOG = 100  # updates between two lines
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from factormer.data import n_entries
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.train.config import Objective
+from factormer_lab.train.config import Objective
 
 
 def discounted(losses: Float[Tensor, " T"], gamma: float) -> Float[Tensor, ""]:

@@ -18,10 +18,10 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.refining import Network
 from factormer.problem.problem import Problem
-from factormer.train.config import TrainConfig
-from factormer.train.objective import unrolled_loss
-from factormer.train.rollout import rollout
-from factormer.train.synthetic import Stack
+from factormer_lab.train.config import TrainConfig
+from factormer_lab.train.objective import unrolled_loss
+from factormer_lab.train.rollout import rollout
+from factormer_lab.train.synthetic import Stack
 
 
 class Learner:

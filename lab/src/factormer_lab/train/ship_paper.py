@@ -1,6 +1,6 @@
-"""Put the networks of `paper_networks.py train` into the package, under their shipped names.
+"""Put the networks of the paper's recipe into the package, under their shipped names.
 
-    python experiments/ship_paper.py RUNS      # RUNS/paper-accel/paper-accel.safetensors, …
+    python -m factormer_lab.train.ship_paper RUNS      # RUNS/paper-accel/paper-accel.safetensors, …
 
 What RUNS does not have stays as it is shipped. The card says how many of the planned updates
 were made; `make golden` follows.
@@ -12,10 +12,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from factormer.nn import zoo
 from factormer.nn.zoo import load_factormer, read_card, save_model
 
 SHIPPED = {"paper-init-t1-alive": ("init-r10-paper", "3"), "paper-accel": ("accel-r10-paper", "1")}
-WEIGHTS = Path(__file__).parents[1] / "src" / "factormer" / "weights"
+WEIGHTS = Path(zoo.__file__).parents[1] / "weights"
 
 
 def main() -> None:

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from factormer.paper.reproduce import command
-from factormer.paper.reproduce.command import Recipe
-from factormer.paper.reproduce.optimum import optimum
-from factormer.paper.reproduce.real import real
-from factormer.paper.reproduce.synthetic import synthetic as draw_set
-from factormer.train import synthetic
-from factormer.train.synthetic import SizeClass
+from factormer_lab.paper.reproduce import command
+from factormer_lab.paper.reproduce.command import Recipe
+from factormer_lab.paper.reproduce.optimum import optimum
+from factormer_lab.paper.reproduce.real import real
+from factormer_lab.paper.reproduce.synthetic import synthetic as draw_set
+from factormer_lab.train import synthetic
+from factormer_lab.train.synthetic import SizeClass
 
 KEYS = [
     "ao-admm",

@@ -2,8 +2,14 @@ import math
 
 import pytest
 
-from factormer.paper.reproduce.claims import Verdict, accel_claim, init_claim, lowest, real_claim
-from tests.paper.reproduce.cases import real_numbers, synthetic_numbers
+from factormer_lab.paper.reproduce.claims import (
+    Verdict,
+    accel_claim,
+    init_claim,
+    lowest,
+    real_claim,
+)
+from lab.tests.paper.reproduce.cases import real_numbers, synthetic_numbers
 
 
 @pytest.mark.parametrize(

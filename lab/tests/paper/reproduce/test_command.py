@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from factormer.paper.reproduce import FIGURES, command, reproduce
-from factormer.paper.reproduce.command import Recipe
-from factormer.paper.reproduce.real import histogram
-from tests.paper.reproduce.cases import KEYS, N_ITER, shrink_images, shrink_sets, stand_in
+from factormer_lab.paper.reproduce import FIGURES, command, reproduce
+from factormer_lab.paper.reproduce.command import Recipe
+from factormer_lab.paper.reproduce.real import histogram
+from lab.tests.paper.reproduce.cases import KEYS, N_ITER, shrink_images, shrink_sets, stand_in
 
 
 @pytest.fixture(scope="module")

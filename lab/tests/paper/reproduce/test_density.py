@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 
-from factormer.paper.reproduce.density import entry_density
+from factormer_lab.paper.reproduce.density import entry_density
 
 
 @pytest.mark.parametrize("rank", [5, 10, 30])

@@ -2,7 +2,7 @@
 
 import torch
 
-from factormer.paper.reproduce.drawings import (
+from factormer_lab.paper.reproduce.drawings import (
     H,
     W,
     derivation_figure,

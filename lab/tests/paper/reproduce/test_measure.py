@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from factormer.data import Dense, n_entries
-from factormer.paper.reproduce.contestants import (
+from factormer.problem.problem import Problem
+from factormer.starts import NNDSVD
+from factormer_lab.paper.reproduce.contestants import (
     ACCEL,
     ACCEL_ALWAYS,
     BASELINE,
@@ -13,11 +15,9 @@ from factormer.paper.reproduce.contestants import (
     INIT_ALWAYS,
     Contestant,
 )
-from factormer.paper.reproduce.measure import Run, costs, quartiles, rounded, run, run_stack
-from factormer.problem.problem import Problem
-from factormer.starts import NNDSVD
-from factormer.train.synthetic import Stack, validation_set
-from tests.paper.reproduce.cases import shrink_sets, stand_in
+from factormer_lab.paper.reproduce.measure import Run, costs, quartiles, rounded, run, run_stack
+from factormer_lab.train.synthetic import Stack, validation_set
+from lab.tests.paper.reproduce.cases import shrink_sets, stand_in
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from factormer.paper.reproduce.command import FIGURES
-from factormer.paper.reproduce.results import page, write_results
-from tests.paper.reproduce.cases import real_numbers, synthetic_numbers
+from factormer_lab.paper.reproduce.command import FIGURES
+from factormer_lab.paper.reproduce.results import page, write_results
+from lab.tests.paper.reproduce.cases import real_numbers, synthetic_numbers
 
 NAMES = list(FIGURES)
 

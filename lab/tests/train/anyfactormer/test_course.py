@@ -5,11 +5,11 @@ from functools import partial
 import torch
 
 from factormer.nn.anyfactormer import AnyFactormerConfig
-from factormer.train.anyfactormer import course
-from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyfactormer.course import AnyFactormerCourse
-from factormer.train.anyfactormer.export import make_card
-from factormer.train.loop import train
+from factormer_lab.train.anyfactormer import course
+from factormer_lab.train.anyfactormer.config import AnyFactormerTraining
+from factormer_lab.train.anyfactormer.course import AnyFactormerCourse
+from factormer_lab.train.anyfactormer.export import make_card
+from factormer_lab.train.loop import train
 
 SMALL = AnyFactormerTraining(
     name="small",

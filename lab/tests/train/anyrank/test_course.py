@@ -6,20 +6,20 @@ from itertools import pairwise
 
 import pytest
 import torch
+from tests.networks import random_any_rank
 
 from factormer.accelerate.cuda_graph import map_tensors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
-from factormer.train.anyrank import sweeps
-from factormer.train.anyrank.config import BASES, AnyRankTraining
-from factormer.train.anyrank.course import AnyRankCourse, plan
-from factormer.train.anyrank.evaluate import iterations
-from factormer.train.anyrank.export import make_card
-from factormer.train.anyrank.learner import Learner, Work
-from factormer.train.anyrank.pool import make_pool
-from factormer.train.loop import train
-from factormer.train.weights import untrained
-from tests.networks import random_any_rank
-from tests.train.cases import assert_same_weights
+from factormer_lab.train.anyrank import sweeps
+from factormer_lab.train.anyrank.config import BASES, AnyRankTraining
+from factormer_lab.train.anyrank.course import AnyRankCourse, plan
+from factormer_lab.train.anyrank.evaluate import iterations
+from factormer_lab.train.anyrank.export import make_card
+from factormer_lab.train.anyrank.learner import Learner, Work
+from factormer_lab.train.anyrank.pool import make_pool
+from factormer_lab.train.loop import train
+from factormer_lab.train.weights import untrained
+from lab.tests.train.cases import assert_same_weights
 
 CONFIG = AnyRankTraining(
     name="tiny", model=AnyRankConfig(width=6, messages=2), n_buckets=4, per_kind=1, max_rank=3,

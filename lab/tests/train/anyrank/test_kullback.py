@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from tests.reference import newton_row
 from torch import Tensor
 
 from factormer.data.factors import Factors
-from factormer.train.anyrank.config import BASES, AnyRankTraining
-from factormer.train.anyrank.counts import COUNTED, counted_bucket
-from factormer.train.anyrank.kullback import StackedNewton
-from factormer.train.anyrank.rollout import Recorded
-from factormer.train.anyrank.tasks import TASKS
-from tests.reference import newton_row
+from factormer_lab.train.anyrank.config import BASES, AnyRankTraining
+from factormer_lab.train.anyrank.counts import COUNTED, counted_bucket
+from factormer_lab.train.anyrank.kullback import StackedNewton
+from factormer_lab.train.anyrank.rollout import Recorded
+from factormer_lab.train.anyrank.tasks import TASKS
 
 
 def draw(rng: torch.Generator, *shape: int) -> Tensor:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.export import make_card
-from factormer.train.anyrank.own import parts_of
-from factormer.train.anyrank.problems import draw_bucket
-from tests.train.anyrank.test_course import CONFIG, trained
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.export import make_card
+from factormer_lab.train.anyrank.own import parts_of
+from factormer_lab.train.anyrank.problems import draw_bucket
+from lab.tests.train.anyrank.test_course import CONFIG, trained
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from factormer.train.anyrank.problems import (
+from factormer_lab.train.anyrank.problems import (
     KINDS,
     STARTS,
     draw_bucket,

@@ -13,8 +13,8 @@ from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 from factormer.solvers.loop import iterated
 from factormer.solvers.proximal import ProximalADMM, admm_quadratic
-from factormer.train.anyrank.corners import cornered, corners
-from factormer.train.anyrank.proximal import StackedProximal, half_step
+from factormer_lab.train.anyrank.corners import cornered, corners
+from factormer_lab.train.anyrank.proximal import StackedProximal, half_step
 
 PENALTIES = (Penalties(), Penalties.of(L1(0.3)), Penalties.of(Simplex()))
 

@@ -2,14 +2,15 @@
 
 import pytest
 import torch
+from tests.networks import random_any_rank
 
 from factormer.accelerate.base import Restarted
 from factormer.accelerate.cuda_graph import map_tensors, tensors
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
-from factormer.train.anyrank.problems import draw_bucket
-from factormer.train.anyrank.rollout import (
+from factormer_lab.train.anyrank.problems import draw_bucket
+from factormer_lab.train.anyrank.rollout import (
     admm,
     classical,
     learned,
@@ -17,7 +18,6 @@ from factormer.train.anyrank.rollout import (
     trajectory,
     unrolled_loss,
 )
-from tests.networks import random_any_rank
 
 
 def bucket(rng):

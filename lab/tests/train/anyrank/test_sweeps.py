@@ -10,7 +10,7 @@ from factormer.data import Dense, Normal
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.hals import HALS, sweep
-from factormer.train.anyrank.sweeps import Rows, Sweeps, SweptHALS, _inverse, _on, swept
+from factormer_lab.train.anyrank.sweeps import Rows, Sweeps, SweptHALS, _inverse, _on, swept
 
 
 def draw(rng: torch.Generator, *shape: int) -> Tensor:

@@ -9,13 +9,21 @@ import torch
 from factormer.nn.rank import RankConfig, RankNetwork
 from factormer.nn.zoo import load_rank, read_card, save_model
 from factormer.select.ranks.curves import N_FEATURES
-from factormer.train.rank import data
-from factormer.train.rank.calibrate import calibration_error, temperature_of, threshold_of
-from factormer.train.rank.config import RankTraining
-from factormer.train.rank.course import batch_of, train_rank
-from factormer.train.rank.export import make_card
-from factormer.train.rank.planted import FACTORS, NOISES, SMALL, WIDE, drawn_factors, noisy, planted
-from tests.train.cases import assert_same_weights
+from factormer_lab.train.rank import data
+from factormer_lab.train.rank.calibrate import calibration_error, temperature_of, threshold_of
+from factormer_lab.train.rank.config import RankTraining
+from factormer_lab.train.rank.course import batch_of, train_rank
+from factormer_lab.train.rank.export import make_card
+from factormer_lab.train.rank.planted import (
+    FACTORS,
+    NOISES,
+    SMALL,
+    WIDE,
+    drawn_factors,
+    noisy,
+    planted,
+)
+from lab.tests.train.cases import assert_same_weights
 
 CONFIG = RankTraining(
     name="tiny", model=RankConfig(width=8, n_heads=2, n_layers=1), n_shards=1, n_held_out=1,

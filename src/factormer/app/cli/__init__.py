@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import sys
 
-from factormer.app.cli import fit, others, patch, report, train, transform
+from factormer.app.cli import fit, lab, others, patch, report, transform
 from factormer.app.cli.app import answered, app, given, print_json
 from factormer.app.cli.wording import as_typed
 from factormer.starting import INTERRUPTED, end
 
-__all__ = ["app", "fit", "main", "others", "patch", "report", "train", "transform"]
+__all__ = ["app", "fit", "lab", "main", "others", "patch", "report", "transform"]
 
 WRONG, USAGE, BROKEN = 1, 2, 3
 

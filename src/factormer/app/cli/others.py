@@ -1,4 +1,4 @@
-"""The commands that show: demo, models, reproduce and bench."""
+"""The commands that show: demo, models and bench."""
 
 from __future__ import annotations
 
@@ -46,25 +46,6 @@ def models(
         print_json({name: asdict(card) for name, card in cards.items()})
         return
     print("\n\n".join(str(card) for card in cards.values()))
-
-
-@app.command()
-def reproduce(
-    figures: Annotated[list[str] | None, typer.Argument(help="Figures; default all.")] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with Yale_64x64.mat (or yale_faces_64.npz) and jasperRidge2_R198.mat (or "
-            "jasper_ridge.npz); default $FACTORMER_DATA."
-        ),
-    ] = None,
-    out: Out = Path("runs/reproduce"),
-) -> None:
-    """Draw the paper's figures, with their numbers; RESULTS.md compares them with its claims."""
-    from factormer.paper.reproduce import reproduce as run
-
-    run(figures, data=data, out=out, report=print)
-    print(f"results: {out / 'RESULTS.md'}")
 
 
 @app.command()

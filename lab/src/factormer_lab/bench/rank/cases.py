@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from factormer.train.rank.planted import SMALL, WIDE, drawn_factors, noisy, planted
+from factormer_lab.train.rank.planted import SMALL, WIDE, drawn_factors, noisy, planted
 
 COUNTS = {"small": 600, "wide": 120}
 NOISES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)

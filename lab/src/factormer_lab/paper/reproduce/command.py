@@ -12,20 +12,20 @@ from typing import Any
 from torch import Tensor
 
 from factormer.data.files import write
-from factormer.paper.datasets import data_folder, load_jasper, load_yale
-from factormer.paper.reproduce import style
-from factormer.paper.reproduce.drawings import (
+from factormer.datasets.images import data_folder, load_jasper, load_yale
+from factormer.run.provenance import provenance
+from factormer_lab.paper.reproduce import style
+from factormer_lab.paper.reproduce.drawings import (
     derivation_figure,
     example_figure,
     koenig_figure,
     models_figure,
 )
-from factormer.paper.reproduce.measure import rounded
-from factormer.paper.reproduce.optimum import optimum
-from factormer.paper.reproduce.real import faces, histogram, real
-from factormer.paper.reproduce.results import write_results
-from factormer.paper.reproduce.synthetic import ablation, synthetic
-from factormer.run.provenance import provenance
+from factormer_lab.paper.reproduce.measure import rounded
+from factormer_lab.paper.reproduce.optimum import optimum
+from factormer_lab.paper.reproduce.real import faces, histogram, real
+from factormer_lab.paper.reproduce.results import write_results
+from factormer_lab.paper.reproduce.synthetic import ablation, synthetic
 
 LOADERS: dict[str, Callable[[Path], Tensor]] = {"yale": load_yale, "jasper": load_jasper}
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factormer.paper.graphs import (
+from factormer_lab.paper.graphs import (
     Digraph,
     Side,
     augmented_line_digraph,
@@ -17,7 +17,7 @@ from factormer.paper.graphs import (
     koenig,
     line_digraph,
 )
-from factormer.paper.reproduce import style
+from factormer_lab.paper.reproduce import style
 
 W = torch.tensor([[13.0, 7], [0, 2], [4, 9], [11, 5]])  # the example of eq. 5
 H = torch.tensor([[6.0, 12], [8, 10], [3, 1]])

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from factormer.data import n_entries
 from factormer.data.factors import Factors
-from factormer.paper.reproduce.contestants import Contestant, Witness
 from factormer.problem.problem import Problem
 from factormer.solvers.loop import loop
-from factormer.train.synthetic import Stack
+from factormer_lab.paper.reproduce.contestants import Contestant, Witness
+from factormer_lab.train.synthetic import Stack
 
 _CHUNK = 16  # problems run at once: bounds the memory that attention takes
 

@@ -16,8 +16,11 @@ from torch import Tensor
 
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from factormer.paper.reproduce import style
-from factormer.paper.reproduce.contestants import (
+from factormer.problem.problem import Problem
+from factormer.solvers.loop import loop
+from factormer.starts import NNDSVD, Random
+from factormer_lab.paper.reproduce import style
+from factormer_lab.paper.reproduce.contestants import (
     ACCEL_ALWAYS,
     BASELINE,
     INIT_ALWAYS,
@@ -27,9 +30,6 @@ from factormer.paper.reproduce.contestants import (
     RANK,
     TRACE,
 )
-from factormer.problem.problem import Problem
-from factormer.solvers.loop import loop
-from factormer.starts import NNDSVD, Random
 
 PENALTIES = {"ρ = 1": BASELINE.solver, "ρ = tr/r": TRACE.solver}
 LEARNED = (PAPER, PAPER_ACCEL, LITERAL, INIT_ALWAYS, ACCEL_ALWAYS)

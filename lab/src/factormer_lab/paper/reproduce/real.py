@@ -10,8 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.data import Dense
-from factormer.paper.reproduce import style
-from factormer.paper.reproduce.contestants import (
+from factormer.problem.problem import Problem
+from factormer.starts import NNDSVD
+from factormer_lab.paper.reproduce import style
+from factormer_lab.paper.reproduce.contestants import (
     ALL,
     BASELINE,
     IN_FIGURES,
@@ -22,10 +24,8 @@ from factormer.paper.reproduce.contestants import (
     RANK,
     WITHOUT_SAFEGUARD,
 )
-from factormer.paper.reproduce.density import entry_density
-from factormer.paper.reproduce.measure import costs, run
-from factormer.problem.problem import Problem
-from factormer.starts import NNDSVD
+from factormer_lab.paper.reproduce.density import entry_density
+from factormer_lab.paper.reproduce.measure import costs, run
 
 TITLES = {"yale": "Yale faces", "jasper": "Jasper Ridge"}
 BASIS_ITERATION = 30

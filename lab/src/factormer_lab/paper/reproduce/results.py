@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from factormer.data.files import write
-from factormer.paper.reproduce.claims import (
+from factormer_lab.paper.reproduce.claims import (
     BASELINE,
     TRACE,
     Verdict,
@@ -18,7 +18,7 @@ from factormer.paper.reproduce.claims import (
     lowest,
     real_claim,
 )
-from factormer.paper.reproduce.sections import (
+from factormer_lab.paper.reproduce.sections import (
     networks_section,
     number,
     optimum_section,

@@ -8,8 +8,8 @@ from typing import Any
 
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.zoo import Card, models
-from factormer.paper.reproduce.claims import Verdict
-from factormer.paper.reproduce.optimum import at_looks, settled
+from factormer_lab.paper.reproduce.claims import Verdict
+from factormer_lab.paper.reproduce.optimum import at_looks, settled
 
 _CLEARLY = 1e-3  # an error below another by less is the same optimum
 _PAPERS_RECIPE = {"batch": 1, "copies": 1, "epochs": 15, "objective": "squared", "gamma": 0.2}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from factormer.paper.reproduce.contestants import LABELS
+from factormer_lab.paper.reproduce.contestants import LABELS
 
 RC: Any = {
     "font.size": 9,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from factormer.paper.reproduce import style
-from factormer.paper.reproduce.contestants import (
+from factormer_lab.paper.reproduce import style
+from factormer_lab.paper.reproduce.contestants import (
     ACCEL,
     ACCEL_ALWAYS,
     BASELINE,
@@ -18,8 +18,8 @@ from factormer.paper.reproduce.contestants import (
     PAPER_ACCEL,
     Contestant,
 )
-from factormer.paper.reproduce.measure import costs, quartiles, run_stack
-from factormer.train.synthetic import validation_set
+from factormer_lab.paper.reproduce.measure import costs, quartiles, run_stack
+from factormer_lab.train.synthetic import validation_set
 
 ABLATION_ITERATIONS = (0, 1, 2, 5, 10, 20)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from factormer.nn.anyfactormer import AnyFactormerConfig
-from factormer.train.config import read_options
+from factormer_lab.train.config import read_options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from factormer.data.factors import Factors
 from factormer.nn.anyfactormer import AnyFactormer
-from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyfactormer.pool import Entry, Relative, entry, make_pool, rotations
-from factormer.train.anyrank.problems import Synthetic
-from factormer.train.anyrank.rollout import rms
-from factormer.train.loop import Setting, train
-from factormer.train.weights import Averaged, untrained, warm_cosine
+from factormer_lab.train.anyfactormer.config import AnyFactormerTraining
+from factormer_lab.train.anyfactormer.pool import Entry, Relative, entry, make_pool, rotations
+from factormer_lab.train.anyrank.problems import Synthetic
+from factormer_lab.train.anyrank.rollout import rms
+from factormer_lab.train.loop import Setting, train
+from factormer_lab.train.weights import Averaged, untrained, warm_cosine
 
 _SMALL = 1e-2, 1e-3  # of the best error, and of the size of V: an excess that counts as none
 _SHAPES = ((40, 30, 2), (60, 40, 5), (100, 100, 10), (100, 100, 16), (120, 90, 24), (128, 128, 32))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from factormer.nn.zoo import Card
-from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyrank.problems import KINDS
-from factormer.train.export import how_trained
-from factormer.train.loop import Run
+from factormer_lab.train.anyfactormer.config import AnyFactormerTraining
+from factormer_lab.train.anyrank.problems import KINDS
+from factormer_lab.train.export import how_trained
+from factormer_lab.train.loop import Run
 
 
 def make_card(

@@ -14,8 +14,8 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.anyfactormer import spread
 from factormer.problem.problem import Problem
-from factormer.train.anyfactormer.config import AnyFactormerTraining
-from factormer.train.anyrank.problems import (
+from factormer_lab.train.anyfactormer.config import AnyFactormerTraining
+from factormer_lab.train.anyrank.problems import (
     KINDS,
     Shape,
     Synthetic,
@@ -23,8 +23,8 @@ from factormer.train.anyrank.problems import (
     draw_shape,
     leading_svd,
 )
-from factormer.train.anyrank.rollout import classical, trajectory
-from factormer.train.anyrank.sweeps import SweptHALS, swept
+from factormer_lab.train.anyrank.rollout import classical, trajectory
+from factormer_lab.train.anyrank.sweeps import SweptHALS, swept
 
 _SEED = 104_729
 _SIDES = (50, 128)  # of matrices with relative noise

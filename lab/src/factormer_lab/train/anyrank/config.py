@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from factormer.nn.anyrank import AnyRankConfig
-from factormer.train.config import read_options
+from factormer_lab.train.config import read_options
 
 BASES = ("admm", "hals", "newton", "mu", "l1", "simplex")  # those of `tasks.TASKS`
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from factormer.data import Normal
 from factormer.data.factors import Factors
 from factormer.problem.penalties import Penalties
-from factormer.train.anyrank.problems import leading_svd
-from factormer.train.anyrank.proximal import half_step
+from factormer_lab.train.anyrank.problems import leading_svd
+from factormer_lab.train.anyrank.proximal import half_step
 
 _GAIN = 1e-6  # by which an exchange has to enlarge the volume
 _ROUNDS = 6  # of exchanges

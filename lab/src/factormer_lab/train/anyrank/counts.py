@@ -19,8 +19,8 @@ from factormer.run.lifting import lifted
 from factormer.solvers.loop import iterated
 from factormer.solvers.multiplicative import Multiplicative
 from factormer.starts import Random
-from factormer.train.anyrank.problems import Bucket, Shape, Source, factor, true_rank
-from factormer.train.anyrank.sweeps import SweptHALS
+from factormer_lab.train.anyrank.problems import Bucket, Shape, Source, factor, true_rank
+from factormer_lab.train.anyrank.sweeps import SweptHALS
 
 KULLBACK = Beta(1.0)
 _DRAWN = ("exponential", "gamma", "lognormal", "sparse", "smooth", "uneven")  # means of counts

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from factormer.nn.anyrank import AnyRankNetwork
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.evaluate import SHAPES, compare, figures
-from factormer.train.anyrank.learner import Learner, Work
-from factormer.train.anyrank.own import parts_of
-from factormer.train.anyrank.pool import make_pool
-from factormer.train.anyrank.rollout import classical, learned
-from factormer.train.anyrank.tasks import TASKS
-from factormer.train.loop import Setting, train
-from factormer.train.weights import untrained, warm_cosine
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.evaluate import SHAPES, compare, figures
+from factormer_lab.train.anyrank.learner import Learner, Work
+from factormer_lab.train.anyrank.own import parts_of
+from factormer_lab.train.anyrank.pool import make_pool
+from factormer_lab.train.anyrank.rollout import classical, learned
+from factormer_lab.train.anyrank.tasks import TASKS
+from factormer_lab.train.loop import Setting, train
+from factormer_lab.train.weights import untrained, warm_cosine
 
 
 class AnyRankCourse:

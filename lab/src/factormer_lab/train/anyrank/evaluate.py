@@ -12,7 +12,7 @@ from torch import Tensor
 from factormer.accelerate.base import Restarted
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
-from factormer.train.anyrank.problems import (
+from factormer_lab.train.anyrank.problems import (
     STARTS,
     SYNTHETIC,
     Bucket,
@@ -20,7 +20,7 @@ from factormer.train.anyrank.problems import (
     Source,
     draw_bucket,
 )
-from factormer.train.anyrank.rollout import trajectory
+from factormer_lab.train.anyrank.rollout import trajectory
 
 SHAPES = ((40, 30, 2), (25, 25, 5), (120, 70, 5), (60, 40, 10), (200, 150, 10), (300, 60, 16))
 SHAPES += ((90, 128, 20), (128, 160, 32), (250, 180, 64))

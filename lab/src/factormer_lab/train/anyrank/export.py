@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from factormer.nn.zoo import Card
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.tasks import TASKS
-from factormer.train.export import how_trained
-from factormer.train.loop import Run
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.tasks import TASKS
+from factormer_lab.train.export import how_trained
+from factormer_lab.train.loop import Run
 
 
 def make_card(config: AnyRankTraining, run: Run[Any], *, device: str, version: str = "1") -> Card:

@@ -12,7 +12,7 @@ from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.base import Point
-from factormer.train.anyrank.sweeps import Sweeps
+from factormer_lab.train.anyrank.sweeps import Sweeps
 
 _HALVINGS = 12
 

@@ -15,10 +15,10 @@ from factormer.accelerate.base import RestartedState
 from factormer.accelerate.cuda_graph import map_tensors, tensors
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.pool import Entry
-from factormer.train.anyrank.rollout import Outcome, learned, unrolled_loss
-from factormer.train.weights import Averaged
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.pool import Entry
+from factormer_lab.train.anyrank.rollout import Outcome, learned, unrolled_loss
+from factormer_lab.train.weights import Averaged
 
 
 class Work(NamedTuple):

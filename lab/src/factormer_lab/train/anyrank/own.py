@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer.train.anyrank.problems import Shape
+from factormer_lab.train.anyrank.problems import Shape
 
 _HELD_OUT = 0.2  # share of the rows
 _SMALLEST = 12  # rows and columns that a part must have, at least

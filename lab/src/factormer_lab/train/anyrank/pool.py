@@ -14,10 +14,10 @@ from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from factormer.solvers.base import Solver
 from factormer.solvers.loop import iterated
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.problems import Bucket, Source, draw_shape
-from factormer.train.anyrank.rollout import classical, trajectory
-from factormer.train.anyrank.tasks import TASKS
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.problems import Bucket, Source, draw_shape
+from factormer_lab.train.anyrank.rollout import classical, trajectory
+from factormer_lab.train.anyrank.tasks import TASKS
 
 _SEED = 7_919  # of the pool of run 0; far from the seeds that evaluation uses
 

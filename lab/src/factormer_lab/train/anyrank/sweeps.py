@@ -6,7 +6,6 @@ works in place and remembers only where it ended; the gradient walks back from t
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from factormer.data.svd import OVERSAMPLING
 from factormer.problem.problem import Problem
 from factormer.solvers.base import Point
 from factormer.solvers.hals import FLAT, HALS
+from factormer_lab.train.anyrank import backward
 
 
 class Sweeps(torch.autograd.Function):
@@ -93,12 +93,10 @@ def gradients(
 
 
 def _on(H: Tensor) -> Any:
-    """Where the sweeps of a stack are: in one kernel on a GPU, compiled on a CPU, or here."""
+    """Return the sweeps of a stack: in one kernel on a GPU, compiled on a CPU."""
     if not H.is_cuda:
-        dtype = kernels.real(H.dtype)
-        parts = kernels.compiled("sweeps", dtype), kernels.backward_sweeps("back", dtype)
-        return sys.modules[__name__] if None in parts else Rows(*parts)
-    from factormer.train.anyrank import fused
+        return Rows(kernels.compiled("sweeps", kernels.real(H.dtype)), backward)
+    from factormer_lab.train.anyrank import fused
 
     return fused
 

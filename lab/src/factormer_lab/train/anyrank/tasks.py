@@ -13,14 +13,21 @@ from factormer.problem.penalties import L1, Penalties, Simplex
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.train.anyrank.config import AnyRankTraining
-from factormer.train.anyrank.corners import cornered
-from factormer.train.anyrank.counts import COUNTED, counted_bucket
-from factormer.train.anyrank.kullback import StackedNewton
-from factormer.train.anyrank.problems import STARTS, SYNTHETIC, Bucket, Shape, Source, draw_bucket
-from factormer.train.anyrank.proximal import StackedProximal
-from factormer.train.anyrank.rollout import admm
-from factormer.train.anyrank.sweeps import swept
+from factormer_lab.train.anyrank.config import AnyRankTraining
+from factormer_lab.train.anyrank.corners import cornered
+from factormer_lab.train.anyrank.counts import COUNTED, counted_bucket
+from factormer_lab.train.anyrank.kullback import StackedNewton
+from factormer_lab.train.anyrank.problems import (
+    STARTS,
+    SYNTHETIC,
+    Bucket,
+    Shape,
+    Source,
+    draw_bucket,
+)
+from factormer_lab.train.anyrank.proximal import StackedProximal
+from factormer_lab.train.anyrank.rollout import admm
+from factormer_lab.train.anyrank.sweeps import swept
 
 _WEIGHTS = (0.003, 0.1)  # of L1, in units of VᵀW: the least and the most
 

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from factormer.nn.rank import RankNetwork
 from factormer.select.ranks.curves import FITTED
-from factormer.train.loop import Setting, train
-from factormer.train.rank.calibrate import rates, temperature_of, threshold_of
-from factormer.train.rank.config import RankTraining
-from factormer.train.rank.data import FITTED_EVERY, HELD_OUT, HIGH, Shards, load_shards
-from factormer.train.weights import Averaged, untrained, warm_cosine
+from factormer_lab.train.loop import Setting, train
+from factormer_lab.train.rank.calibrate import rates, temperature_of, threshold_of
+from factormer_lab.train.rank.config import RankTraining
+from factormer_lab.train.rank.data import FITTED_EVERY, HELD_OUT, HIGH, Shards, load_shards
+from factormer_lab.train.weights import Averaged, untrained, warm_cosine
 
 _WIDE = 0.2  # share of the steps that learn from problems of high rank
 _CLIP = 1.0

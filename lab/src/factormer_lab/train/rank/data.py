@@ -15,7 +15,7 @@ from torch import Tensor
 from factormer.data import Dense
 from factormer.data.files import write
 from factormer.select.ranks.curves import N_FEATURES, curves
-from factormer.train.rank.planted import SMALL, TRAINING, WIDE, Family, Planted, planted
+from factormer_lab.train.rank.planted import SMALL, TRAINING, WIDE, Family, Planted, planted
 
 SHARD = 100  # problems in a shard
 LONGEST = 48  # ranks of a curve at most

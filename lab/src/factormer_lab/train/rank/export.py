@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from factormer.nn.zoo import Card
-from factormer.train.export import how_trained
-from factormer.train.loop import Run
-from factormer.train.rank.config import RankTraining
-from factormer.train.rank.data import SHARD
-from factormer.train.rank.planted import FACTORS, NOISES, SMALL, WIDE, Family
+from factormer_lab.train.export import how_trained
+from factormer_lab.train.loop import Run
+from factormer_lab.train.rank.config import RankTraining
+from factormer_lab.train.rank.data import SHARD
+from factormer_lab.train.rank.planted import FACTORS, NOISES, SMALL, WIDE, Family
 
 _HOLDS = (
     "nonnegative data that is a sum of parts plus noise, of the kinds above, with more rows and "
