@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 
 from factormer.accelerate.base import (
     Accelerated,
@@ -78,7 +78,7 @@ def test_identity_gives_the_plain_solver_exactly(solver, safeguard, case):
 
 @each_plain
 @each_accelerator
-@law
+@settings(max_examples=4)  # of each of many pairs
 @given(case=problems())
 @torch.no_grad()
 def test_guarded_step_is_never_above_the_plain_one_from_the_same_state(solver, proposer, case):

@@ -124,7 +124,7 @@ def test_own_loss_takes_sparse_unknown_stacked_and_penalised_data():
     sparse = scipy.sparse.csr_array(V * (V > 4))
     one = factorize(sparse, 3, loss=LOSS, max_iter=20)
     same = factorize(sparse.toarray(), 3, loss=LOSS, max_iter=20, init="custom", W=one.W, H=one.H)
-    assert same.loss <= one.loss
+    assert same.loss <= one.loss * (1 + 1e-9)
     mask = draw.random(V.shape) > 0.2
     known = factorize(V, 3, loss=LOSS, mask=mask, max_iter=20)
     assert known.loss == pytest.approx(total(known.W, known.H, 0.5)[mask].sum())

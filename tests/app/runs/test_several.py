@@ -108,7 +108,7 @@ def test_an_interrupted_fit_keeps_the_best_so_far(tmp_path, computed):
     assert [result.rank for result in results] == [3, 4]
     assert all(result.is_finished for result in results)
     assert sum(computed) == 12
-    assert results[0].rmse <= first.rmse
+    assert results[0].rmse <= first.rmse * (1 + 1e-9)  # of equal runs the first is kept
 
 
 def test_an_interrupt_before_the_first_run_leaves_nothing(tmp_path, monkeypatch):
