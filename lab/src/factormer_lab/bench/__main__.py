@@ -7,6 +7,7 @@ import sys
 from typing import NamedTuple
 
 OUT = "docs/results/benchmarks"
+SEVERAL = ("races", "many")  # modules of more than one benchmark
 
 
 class Benchmark(NamedTuple):
@@ -23,9 +24,9 @@ BENCHMARKS = {
     "choices": Benchmark("races", "What is each automatic choice worth?", True),
     "tolerance": Benchmark("tolerance", "What does a smaller tolerance gain?", True),
     "optimum": Benchmark("optimum", "How near do calls come to the best of 40 starts?"),
-    "many": Benchmark("many_cpu", "Many small problems, beside scikit-learn in processes."),
-    "replicates": Benchmark("replicates", "Replicates of one matrix, beside single calls."),
-    "transform": Benchmark("transform", "Coefficients of new rows, beside scikit-learn and scipy."),
+    "many": Benchmark("many", "Many small problems, beside scikit-learn in processes."),
+    "replicates": Benchmark("many", "Replicates of one matrix, beside single calls."),
+    "transform": Benchmark("many", "Coefficients of new rows, beside scikit-learn and scipy."),
     "large": Benchmark("outofcore", "A pass over a file, and memory."),
     "passes": Benchmark("passes", "How many readings does data beyond memory take?"),
     "cost": Benchmark("cost_model", "What does a pass cost, by a model and measured?"),
@@ -67,7 +68,7 @@ def main() -> None:
         arguments += ["--out", OUT]
     sys.argv = [f"bench {name}", *arguments]
     module = importlib.import_module(f"factormer_lab.bench.{one.module}")
-    raise SystemExit(module.main(name) if one.module == "races" else module.main())
+    raise SystemExit(module.main(name) if one.module in SEVERAL else module.main())
 
 
 if __name__ == "__main__":

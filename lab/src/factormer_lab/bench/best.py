@@ -1,6 +1,6 @@
 """Find the best error known of each case: that of 40 long runs from starts of several kinds.
 
-    make best                                # all cases that `compare` times to a target
+    make best                                # all cases of `compare` and of `optimum`
     make best CASES="race/digits kl"         # some of them
     python -m factormer_lab.bench.best --starts 10
 
@@ -19,21 +19,21 @@ import subprocess
 import time
 from typing import Any
 
-from factormer_lab.bench.cases import Case, find
+from factormer_lab.bench.cases import OPTIMUM, Case, find
 from factormer_lab.bench.compare import BEST, KINDS_OF_TARGETS
 from factormer_lab.bench.errors import ERRORS
 
 LONG: dict[str, Any] = {"tol": 1e-5, "max_iter": 400}
-STARTS = {
-    "race": {"random": 16, "rotated": 12, "merged": 6, "nndsvdar": 3}
-    | dict.fromkeys(("nndsvd", "nndsvda", "separable"), 1),
-    "kl": {"random": 20, "auto": 18, "nndsvda": 1, "nndsvdar": 1},
-}
+LEAST_SQUARES = {"random": 16, "rotated": 12, "merged": 6, "nndsvdar": 3}
+LEAST_SQUARES |= dict.fromkeys(("nndsvd", "nndsvda", "separable"), 1)
+COUNTS = {"random": 20, "auto": 18, "nndsvda": 1, "nndsvdar": 1}
+GROUPS = KINDS_OF_TARGETS | {"optimum": OPTIMUM}
 
 
 def starts(group: str, count: int) -> list[tuple[str, int]]:
     """Return the kind and seed of so many starts, in which the kinds alternate."""
-    kinds = [(seed, kind) for kind, many in STARTS[group].items() for seed in range(many)]
+    counts = COUNTS if group == "kl" else LEAST_SQUARES
+    kinds = [(seed, kind) for kind, many in counts.items() for seed in range(many)]
     return [(kind, 1000 + seed) for seed, kind in sorted(kinds, key=lambda one: one[0])][:count]
 
 
@@ -53,11 +53,15 @@ def search(group: str, case: Case, count: int) -> dict[str, Any]:
 def main() -> None:
     """Search for each case that is asked for, and keep what is better than what was known."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cases", nargs="*", help='beginnings of "race/NAME:RANK", "kl/NAME:RANK"')
+    parser.add_argument(
+        "cases",
+        nargs="*",
+        help="beginnings of GROUP/NAME:RANK",
+    )
     parser.add_argument("--starts", type=int, default=40)
     options = parser.parse_args()
     commit = subprocess.check_output(["git", "rev-parse", "--short=10", "HEAD"], text=True).strip()
-    for group, names in KINDS_OF_TARGETS.items():
+    for group, names in GROUPS.items():
         for case in find(names, absent=False):
             key = f"{group}/{case.name}:{case.rank}"
             known = json.loads(BEST.read_text()) if BEST.exists() else {}

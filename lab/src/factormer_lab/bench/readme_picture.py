@@ -1,95 +1,52 @@
 """The picture of the README: error against seconds, beside scikit-learn's two solvers.
 
-Each contestant is called as a black box, from nothing, its start included, for a growing number of
-iterations, in a process of its own, so that nobody's threads are in the way; they take turns, and
-the shortest time of all rounds counts, which other work on the machine has disturbed least. Errors
-are computed here, in float64. `make readme-picture` runs it, all on one thread.
+The contestants race as in `races`; the shortest time of all rounds counts, which other work on the
+machine has disturbed least. `make readme-picture` runs it, all on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from sklearn import decomposition
 
-import factormer
-from factormer_lab.bench.cases import find
+from factormer_lab.bench.cases import Case, find
 from factormer_lab.bench.environment import environment
-from factormer_lab.bench.errors import rmse
+from factormer_lab.bench.races import Point, Stable
 
 OUT = Path("docs/pictures")
-ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 1000)
 LEAST = 1e-4  # of the best error; what is nearer to it is drawn there
 TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 THEMES = {"light": ("#1f2328", "#ffffff"), "dark": ("#e6edf3", "#0d1117")}
+CONTESTANTS = {
+    "factormer": "factormer",
+    "sklearn-cd init=None": "scikit-learn, cd",
+    "sklearn-mu init=None": "scikit-learn, mu",
+}
 TITLES = {"digits": "digits, 1797×64, rank 16", "sparse-factors": "synthetic, 2000×1000, rank 20"}
 COLOURS = {"factormer": "#d55e00", "scikit-learn, cd": "#0072b2", "scikit-learn, mu": "#009e73"}
 DARK = {"factormer": "#ff8c42", "scikit-learn, cd": "#56b4e9", "scikit-learn, mu": "#2fcf9f"}
 
 
-def ours(V: Any, rank: int, k: int) -> tuple[Any, Any]:
-    """The defaults, for k iterations."""
-    result = factormer.factorize(V, rank, max_iter=k, tol=0.0)
-    return result.W, result.H
-
-
-def theirs(solver: str) -> Callable[[Any, int, int], tuple[Any, Any]]:
-    """scikit-learn's defaults but for the solver, for k iterations."""
-
-    def call(V: Any, rank: int, k: int) -> tuple[Any, Any]:
-        estimator: Any = decomposition.NMF
-        model = estimator(rank, solver=solver, max_iter=k, tol=0, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it has not converged: that is the point
-            W = model.fit_transform(V)
-        return W, model.components_.T
-
-    return call
-
-
-CONTESTANTS = {
-    "factormer": ours,
-    "scikit-learn, cd": theirs("cd"),
-    "scikit-learn, mu": theirs("mu"),
-}
-
-
-def run(name: str, case_name: str, seconds: float) -> list[tuple[int, float, float]]:
-    """Iterations, seconds and error of one contestant, up to a call that is too long."""
-    (case,) = find([case_name])
-    V, call, points = case.load(), CONTESTANTS[name], []
-    call(V, case.rank, 2)  # compiled, and all libraries loaded
-    for k in ITERATIONS:
-        tick = time.perf_counter()
-        W, H = call(V, case.rank, k)
-        spent = time.perf_counter() - tick
-        points.append((k, spent, rmse(V, W, H)))
-        if spent > seconds:
-            break
-    return points
-
-
-def measure(case: str, seconds: float, rounds: int) -> dict[str, list[tuple[int, float, float]]]:
-    """For each contestant, iterations, the shortest time of all rounds, and the error."""
-    found: dict[str, dict[int, tuple[int, float, float]]] = {name: {} for name in CONTESTANTS}
+def measure(case: Case, seconds: float, rounds: int) -> dict[str, list[Point]]:
+    """Return, for each contestant, its points with the shortest time of all rounds."""
+    found: dict[str, dict[int, Point]] = {name: {} for name in CONTESTANTS}
     for number in range(rounds):
-        for name, best in found.items():
-            with multiprocessing.get_context("spawn").Pool(1) as alone:
-                points = alone.apply(run, (name, case, seconds))
-            for k, spent, error in points:
-                best[k] = (k, min(spent, best[k][1]) if k in best else spent, error)
-        print(f"{case}: round {number + 1} of {rounds}", flush=True)
-    return {name: list(best.values()) for name, best in found.items()}
+        stable = Stable(list(CONTESTANTS))
+        curves, _ = stable.race(case, case.load(), "frobenius", 1000, seconds)
+        stable.close()
+        for name, curve in curves.items():
+            best = found[name]
+            for point in curve:
+                least = min(point.seconds, best.get(point.k, point).seconds)
+                best[point.k] = point._replace(seconds=least)
+        print(f"{case.name}: round {number + 1} of {rounds}", flush=True)
+    return {CONTESTANTS[name]: list(best.values()) for name, best in found.items()}
 
 
 def draw(results: dict[str, dict[str, list[Any]]], theme: str, seconds: float) -> Figure:
@@ -131,7 +88,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    found = {name: measure(name, options.seconds, options.rounds) for name in options.cases}
+    found = {
+        case.name: measure(case, options.seconds, options.rounds) for case in find(options.cases)
+    }
     options.out.mkdir(parents=True, exist_ok=True)
     numbers = {"iterations, seconds, rmse": found, "environment": environment()}
     (options.out / "readme.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
