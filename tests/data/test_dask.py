@@ -306,7 +306,10 @@ def test_bytes_that_travel_where_w_stays_are_those_that_the_docs_say(
     assert sum(out) + back < 8 * m * r  # less than W
 
 
-@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+@pytest.mark.parametrize(
+    "loss",
+    [pytest.param("frobenius", marks=pytest.mark.slow), "kullback-leibler"],
+)
 def test_a_worker_that_is_killed_while_it_has_w_changes_nothing(client, small_samples, loss):
     options: Any = {"loss": loss, "tol": 0, "max_iter": 20}
     D = on_workers(600, N, 6)
