@@ -106,6 +106,8 @@ def test_every_keyword_has_a_row(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_a_command_has_a_row(name):
+    if name in ("train", "reproduce"):
+        pytest.importorskip("factormer_lab", reason="the lab, which has this command, is absent")
     options = {parameter.opts[0] for parameter in COMMANDS[name].params} - {"--help"}
     assert first_names(f"Options of factormer {name}") == options
 
