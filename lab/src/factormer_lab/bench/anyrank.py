@@ -5,8 +5,6 @@
 Ratios of iterations to 1 % and 0.1 % of the best error that either found, geometric means by kind,
 rank, size and start, on synthetic problems that no training saw. With a folder of .npz files, each
 with a matrix V (default: $FACTORMER_DATA), the same on those, from a rotated and random starts.
-The base "l1" is proximal ADMM with an L1 penalty on both factors, "simplex" that with rows of W
-that sum to one, whose first start is the default one, corners among the rows.
 """
 
 from __future__ import annotations
@@ -27,12 +25,10 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.zoo import load_any_rank
-from factormer.problem.penalties import L1, Penalties, Simplex
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import TraceAOADMM
 from factormer.solvers.hals import HALS
-from factormer.solvers.proximal import ProximalADMM
-from factormer.starts import Random, Rotated, Vertices
+from factormer.starts import Random, Rotated
 from factormer_lab.train.anyrank.evaluate import SHAPES, compare, figures, ratios_of
 from factormer_lab.train.anyrank.rollout import Recorded
 from factormer_lab.train.anyrank.tasks import TASKS
@@ -40,11 +36,8 @@ from factormer_lab.train.anyrank.tasks import TASKS
 BASES = {
     "admm": TraceAOADMM(n_inner=10, tol=0.0, share=0.1),
     "hals": HALS(),
-    "l1": ProximalADMM(),
-    "simplex": ProximalADMM(),
 }
 RANKS = (5, 10, 20)
-SPARSE = 0.02  # the weight of L1 on real matrices, in units of VᵀW
 
 
 def say(text: str) -> None:
@@ -66,14 +59,6 @@ def table(found: dict[str, Any]) -> Iterator[str]:
             yield group + ": " + ", ".join(f"{k} {v:.3f}" for k, v in values.items())
 
 
-def penalties(base: str, m: int, n: int, r: int) -> tuple[Penalties, Penalties]:
-    """What a base adds to the squared error of a matrix of mean square 1: for W, and for H."""
-    if base == "l1":
-        sparse = Penalties.of(L1(SPARSE * (m * n / r) ** 0.5))
-        return sparse, sparse
-    return Penalties.of(Simplex() if base == "simplex" else None), Penalties()
-
-
 def real(network: Restarted, classical: Restarted, options: argparse.Namespace) -> None:
     """One line a matrix and rank: the ratios from the first start, and from three random ones."""
     logs = []
@@ -85,19 +70,16 @@ def real(network: Restarted, classical: Restarted, options: argparse.Namespace) 
             continue
         V = torch.from_numpy(np.ascontiguousarray(contents["V"], dtype=np.float64))
         V = V / V.square().mean().sqrt()
-        if options.base == "simplex" and V.shape[0] < V.shape[1]:  # shares are of samples
-            V = V.T.contiguous()
         for r in RANKS:
             if r > min(V.shape):
                 continue
             one, rng = Problem(Dense(V), r), torch.Generator().manual_seed(options.seed + r)
-            first = Vertices("rows", 1.0) if options.base == "simplex" else Rotated()
-            starts = [first(one, rng), *(Random()(one, rng) for _ in range(3))]
+            starts = [Rotated()(one, rng), *(Random()(one, rng) for _ in range(3))]
             x0 = Factors(*(torch.stack(F) for F in zip(*starts, strict=True)))
             stack = Dense(V.expand(len(starts), *V.shape))
-            on_w, on_h = penalties(options.base, len(V), V.shape[1], r)
-            problem = Problem(stack, r, on_w=on_w, on_h=on_h)
-            ratios, refused = ratios_of(network, classical, problem, x0, options.iterations)
+            ratios, refused = ratios_of(
+                network, classical, Problem(stack, r), x0, options.iterations
+            )
             logs.append(torch.stack([ratio.log() for ratio in ratios.values()]))
             shown = "   ".join(
                 f"to {k}: " + " ".join(f"{x:.2f}" for x in v.tolist()) for k, v in ratios.items()

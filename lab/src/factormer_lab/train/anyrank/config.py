@@ -8,7 +8,7 @@ from pathlib import Path
 from factormer.nn.anyrank import AnyRankConfig
 from factormer_lab.train.config import read_options
 
-BASES = ("admm", "hals", "newton", "mu", "l1", "simplex")  # those of `tasks.TASKS`
+BASES = ("admm", "hals", "newton", "mu")  # those of `tasks.TASKS`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,7 @@ from factormer.data.factors import Factors
 from factormer.data.svd import OVERSAMPLING
 from factormer.problem.loss import Loss
 from factormer.problem.losses import FROBENIUS
-from factormer.problem.penalties import Penalties
-from factormer.problem.problem import NONE, Problem
+from factormer.problem.problem import Problem
 from factormer.starts import Random
 from factormer.starts.nndsvd import nndsvd
 
@@ -28,7 +27,7 @@ KINDS = (
     *("exponential", "gamma", "lognormal", "sparse", "separable", "smooth", "uneven", "counts"),
     *("noise", "spectrum"),
 )
-STARTS = ("rotated", "random", "nndsvd", "vertices")  # the last for shares alone
+STARTS = ("rotated", "random", "nndsvd")
 Shape = tuple[int, int, int]  # m, n, r
 _RANKS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80, 100)
 _PLAIN = ("exponential", "gamma", "lognormal", "sparse", "smooth")
@@ -46,8 +45,6 @@ class Bucket:
     kinds: Int[Tensor, " b"]
     starts: Int[Tensor, " b"]
     loss: Loss = FROBENIUS
-    on_w: Penalties = NONE
-    on_h: Penalties = NONE
 
     def problem(self, index: Tensor | slice) -> Problem:
         """Some of the problems as one stack."""
@@ -55,7 +52,7 @@ class Bucket:
 
     def of(self, V: Float[Tensor, "b m n"]) -> Problem:
         """The same problem for other matrices."""
-        return Problem(Dense(V), self.rank, self.loss, self.on_w, self.on_h)
+        return Problem(Dense(V), self.rank, self.loss)
 
     def start(self, index: Tensor | slice) -> Factors:
         """Their starts."""

@@ -144,7 +144,4 @@ def _sq_error(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
     if not problem.is_quadratic:
         return problem.sq_error(x)
     (_, entries), *_ = problem.V.blocks(None)
-    error = (x.W @ x.H.mT - entries).square().sum(dim=(-2, -1)).double()
-    if problem.is_free:
-        return error
-    return error + 2 * (problem.on_w.value(x.W) + problem.on_h.value(x.H)).double()
+    return (x.W @ x.H.mT - entries).square().sum(dim=(-2, -1)).double()
