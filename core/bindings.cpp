@@ -1,0 +1,333 @@
+// Python's door to the core: V ≈ W Hᵀ for a list of lanes in one call. Arrays are checked, the instruction set is chosen once at import,
+// the lock of the interpreter is released while lanes run, and taken back for a moment to look for Ctrl-C or to call somebody.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <limits>
+#include <new>
+
+#include "extrapolate.hpp"
+#include "intake.hpp"
+#include "order.hpp"
+#include "pool.hpp"
+#include "random.hpp"
+#include "stop.hpp"
+#include "threads.hpp"
+
+namespace factormer {
+namespace baseline { extern const Core core; }
+#if defined(__x86_64__) || defined(_M_X64)
+namespace avx2 { extern const Core core; }
+namespace avx512 { extern const Core core; }
+#endif
+namespace rules = FACTORMER_SET;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Found = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
+
+struct Isa {
+    const char* name;
+    const Core* core;
+    bool is_here;
+};
+
+std::vector<Isa> isas() {  // the best first
+    std::vector<Isa> all;
+#if defined(__x86_64__) || defined(_M_X64)
+    __builtin_cpu_init();
+    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    all.push_back({"avx512", &avx512::core, has_avx512});
+    all.push_back({"avx2", &avx2::core, has_avx2});
+#endif
+    all.push_back({"baseline", &baseline::core, true});
+    return all;
+}
+
+Isa chosen{nullptr, nullptr, false};
+
+void choose(const std::string& name) {
+    std::string known;
+    for (const Isa& isa : isas()) {
+        if (isa.is_here && (name.empty() || name == isa.name)) {
+            chosen = isa;
+            return;
+        }
+        if (isa.is_here) known += std::string(known.empty() ? "" : ", ") + isa.name;
+    }
+    refuse("FACTORMER_ISA is '" + name + "'; this machine has " + known);
+}
+
+void* allocate(size_t bytes) {
+    return ::operator new(bytes < 64 ? 64 : bytes, std::align_val_t(64), std::nothrow);
+}
+void release(void* memory) { ::operator delete(memory, std::align_val_t(64)); }
+
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#elif !defined(Py_LIMITED_API)
+    return _Py_IsFinalizing();
+#else
+    return false;
+#endif
+}
+
+struct Call {  // the host of one call
+    Clock::time_point begun = Clock::now(), asked = begun;
+    Pool* pool = nullptr;
+    int32_t width = 1;
+    nb::object callback;
+    std::vector<Found>* found[2] = {};
+    bool was_raised = false;  // whether Python has an exception for us
+
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - begun).count(); }
+    bool asks() {  // at most twenty times a second, since the lock has to be had for it
+        auto now = Clock::now();
+        if (was_raised) return true;
+        if (now - asked < std::chrono::milliseconds(50)) return false;
+        asked = now;
+        if (is_finalizing()) return true;
+        nb::gil_scoped_acquire locked;
+        return was_raised = PyErr_CheckSignals() != 0;
+    }
+    bool shows(int32_t lane, int32_t iteration, double error) {
+        if (was_raised || is_finalizing()) return true;
+        nb::gil_scoped_acquire locked;
+        try {
+            return nb::cast<bool>(nb::bool_(callback(lane, iteration, error, (*found[0])[size_t(lane)], (*found[1])[size_t(lane)])));
+        } catch (nb::python_error& error_raised) {
+            error_raised.restore();
+        } catch (const std::exception& error_raised) {
+            PyErr_SetString(PyExc_RuntimeError, error_raised.what());
+        }
+        return was_raised = true;
+    }
+};
+
+// An (n, k) array whose memory is ours to give.
+Found array_of_memory(double* data, size_t rows, size_t cols) {
+    nb::capsule owner(data, [](void* memory) noexcept { release(memory); });
+    return Found(data, {rows, cols}, owner);
+}
+Found new_array(int64_t rows, int64_t cols) {
+    if (rows > 0 && cols > most_entries / rows) refuse("the factors would have too many entries");
+    auto* data = static_cast<double*>(allocate(size_t(rows * cols) * sizeof(double)));
+    if (!data) throw std::bad_alloc();
+    return array_of_memory(data, size_t(rows), size_t(cols));
+}
+
+template <class T>
+T one_of(const std::string& name, const std::string& what, std::initializer_list<std::pair<const char*, T>> known) {
+    std::string names;
+    for (auto& [known_name, value] : known) {
+        if (name == known_name) return value;
+        names += std::string(names.empty() ? "'" : ", '") + known_name + "'";
+    }
+    refuse(what + " is '" + name + "'; it has to be one of " + names);
+}
+
+double number(double value, const char* what, double most = std::numeric_limits<double>::max()) {
+    if (!(value >= 0 && value <= most)) refuse(std::string(what) + " has to be a finite number, 0 or above");
+    return value;
+}
+
+const char* sentence_of(Flaw flaw) {
+    return flaw == Flaw::not_finite ? " holds NaN or infinite entries" : " holds negative entries";
+}
+
+nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int64_t> ranks, std::vector<uint64_t> seeds, nb::object starts,
+             nb::object fixed, int64_t max_iter, double tol, double target, double seconds, std::pair<double, double> l1,
+             std::pair<double, double> l2, double pull, int64_t max_sweeps, const std::string& precision, const std::string& finish,
+             bool order, const std::string& scale, int64_t threads_asked, nb::object callback) {
+    const size_t count = index.size();
+    if (ranks.size() != count || seeds.size() != count) refuse("index, ranks and seeds have to be of one length");
+    if (count > size_t(INT32_MAX) || nb::len(matrices) > size_t(INT32_MAX)) refuse("there are too many lanes");
+    if (max_iter < 0 || max_iter > INT32_MAX) refuse("max_iter has to be between 0 and 2147483647");
+    if (max_sweeps < 1 || max_sweeps > 1000) refuse("max_sweeps has to be between 1 and 1000");
+    if (threads_asked < 0 || threads_asked > most_threads) refuse("threads has to be between 0 (as many as there are) and 256");
+    Rules rules;
+    rules.max_iter = int32_t(max_iter), rules.max_sweeps = int32_t(max_sweeps);
+    rules.tol = number(tol, "tol"), rules.target = number(target, "target"), rules.pull = number(pull, "pull");
+    rules.l1[0] = number(l1.first, "l1"), rules.l1[1] = number(l1.second, "l1");
+    rules.l2[0] = number(l2.first, "l2"), rules.l2[1] = number(l2.second, "l2");
+    if (!(seconds >= 0)) refuse("seconds has to be 0 or above");
+    rules.seconds = seconds == std::numeric_limits<double>::infinity() ? 0 : seconds > 0 ? seconds : 1e-300;
+    rules.precision = one_of<Precision>(precision, "precision", {{"float64", Precision::real64}, {"mixed", Precision::mixed}, {"float32", Precision::real32}});
+    rules.finish = one_of<Finish>(finish, "finish", {{"none", Finish::none}, {"sweeps", Finish::sweeps}, {"exact", Finish::exact}});
+    rules.scale = one_of<Scale>(scale, "scale", {{"none", Scale::none}, {"balanced", Scale::balanced}, {"sum", Scale::sum}});
+    rules.order = order;
+
+    std::vector<Intake> intakes(nb::len(matrices));
+    std::vector<Matrix> inputs(intakes.size());
+    for (size_t k = 0; k < intakes.size(); ++k) {
+        nb::object V = matrices[k];
+        take(intakes[k], V, numbered(k));
+        inputs[k] = intakes[k].matrix;
+    }
+    for (nb::object* list : {&starts, &fixed})
+        if (!list->is_none() && nb::len(*list) != count) refuse("starts and fixed have to have one entry for each lane, or be None");
+
+    std::vector<Lane> lanes(count);
+    std::vector<Found> W, H;
+    std::vector<std::vector<double>> begun(2 * count);
+    std::vector<std::vector<uint8_t>> masks(2 * count);
+    struct Histories {  // released unless they were handed on
+        std::vector<Lane>& lanes;
+        ~Histories() {
+            for (Lane& lane : lanes)
+                if (lane.history) release(lane.history);
+        }
+    } histories{lanes};
+    for (size_t k = 0; k < count; ++k) {
+        Lane& lane = lanes[k];
+        const std::string what = "lane " + std::to_string(k);
+        if (index[k] < 0 || size_t(index[k]) >= inputs.size()) refuse(what + ": there is no matrix " + std::to_string(index[k]));
+        if (ranks[k] < 1 || ranks[k] > 1000000) refuse(what + ": the rank is " + std::to_string(ranks[k]) + "; it has to be between 1 and 1000000");
+        const Matrix& V = inputs[size_t(index[k])];
+        if (pull > 0 && V.m != V.n) refuse(what + ": a symmetric factorization needs a square V");
+        lane.matrix = int32_t(index[k]), lane.rank = int32_t(ranks[k]), lane.seed = seeds[k];
+        W.push_back(new_array(V.m, lane.rank)), H.push_back(new_array(V.n, lane.rank));
+        lane.found[0] = W[k].data(), lane.found[1] = H[k].data();
+        nb::object start = starts.is_none() ? nb::none() : nb::object(starts[k]);
+        if (!start.is_none()) {
+            if (nb::len(start) != 2) refuse(what + ": a start is a pair of W and H");
+            for (int s = 0; s < 2; ++s) {
+                auto& numbers = begun[2 * k + size_t(s)];
+                nb::object part = start[s];
+                const std::string name = what + ": the start of " + (s ? "H" : "W");
+                numbers = rows_of(part, s ? V.n : V.m, lane.rank, name);
+                if (!all_finite(numbers, true)) refuse(name + " holds negative, NaN or infinite entries");
+                lane.start[s] = numbers.data();
+            }
+        }
+        nb::object mask = fixed.is_none() ? nb::none() : nb::object(fixed[k]);
+        if (!mask.is_none()) {
+            if (start.is_none()) refuse(what + ": fixed components need a start that holds them");
+            if (nb::len(mask) != 2) refuse(what + ": fixed is a pair of lists of components, of W and of H");
+            for (int s = 0; s < 2; ++s) {
+                auto& flags = masks[2 * k + size_t(s)];
+                flags.assign(size_t(lane.rank), 0);
+                nb::object components = mask[s];
+                for (int64_t c : nb::cast<std::vector<int64_t>>(components)) {
+                    if (c < 0 || c >= lane.rank) refuse(what + ": there is no component " + std::to_string(c) + " to keep fixed");
+                    flags[size_t(c)] = 1;
+                }
+                lane.fixed[s] = nb::len(components) ? flags.data() : nullptr;
+            }
+            if (pull > 0) refuse(what + ": a symmetric factorization takes no fixed components");
+        }
+    }
+
+    Call call;
+    call.callback = callback, call.found[0] = &W, call.found[1] = &H;
+    Host host;
+    host.self = &call, host.allocate = allocate, host.release = release;
+    host.seconds = [](void* self) { return static_cast<Call*>(self)->seconds(); };
+    host.asks = [](void* self) { return static_cast<Call*>(self)->asks(); };
+    if (!callback.is_none())
+        host.shows = [](void* self, int32_t lane, int32_t iteration, double error) { return static_cast<Call*>(self)->shows(lane, iteration, error); };
+    host.share = [](void* self, int32_t pieces, Piece f, void* context) {
+        auto& of = *static_cast<Call*>(self);
+        of.pool->run(of.width, pieces, f, context, [&] { of.asks(); });
+    };
+    Flaw flaw;
+    int32_t flawed = 0;
+    {
+        nb::gil_scoped_release released;
+        int32_t width = threads_asked > 0 ? int32_t(threads_asked) : threads();
+        std::unique_ptr<Shared> shared;
+        if (width > 1) {
+            shared = std::make_unique<Shared>();
+            call.pool = shared->pool();
+            if (call.pool) call.width = call.pool->grow(width, processors());
+        }
+        host.width = call.width;
+        flaw = chosen.core->run(inputs.data(), int32_t(inputs.size()), lanes.data(), int32_t(count), rules, host, &flawed);
+    }
+    if (call.was_raised) throw nb::python_error();
+    bool no_memory = flaw == Flaw::no_memory;
+    for (const Lane& lane : lanes) no_memory |= lane.status == Status::no_memory;
+    if (no_memory) throw std::bad_alloc();
+    if (flaw != Flaw::none) refuse(numbered(size_t(flawed)) + sentence_of(flaw));
+    nb::list results;
+    for (size_t k = 0; k < count; ++k) {
+        Lane& lane = lanes[k];
+        Found history = array_of_memory(lane.history, size_t(lane.history ? lane.iterations_kept : 0), 2);
+        lane.history = nullptr;
+        results.append(nb::make_tuple(W[k], H[k], lane.error, lane.iterations, int(lane.status), history));
+    }
+    return results;
+}
+
+// The rules, as Python may call them; laws tie them to their slow twins.
+std::vector<double> draw(uint64_t seed, uint64_t count) {
+    std::vector<double> numbers;
+    for (uint64_t k = 0; k < count; ++k) numbers.push_back(rules::uniform(seed, k));
+    return numbers;
+}
+nb::list judge(std::vector<double> errors) {
+    rules::Momentum momentum;
+    nb::list steps;
+    for (double error : errors) {
+        double ahead = momentum.judge(error);
+        steps.append(nb::make_tuple(ahead, momentum.beta, momentum.bound, momentum.error, momentum.refused));
+    }
+    return steps;
+}
+int64_t settled_at(std::vector<double> errors, double tol) {  // the first iteration at which the error has settled, or −1
+    for (size_t t = 0; t < errors.size(); ++t)
+        if (rules::is_look(int32_t(t)) && rules::has_settled(errors[size_t(rules::look_back(int32_t(t)))], errors[t], tol)) return int64_t(t);
+    return -1;
+}
+std::vector<int32_t> order_of(std::vector<double> w, std::vector<double> h) {
+    if (w.size() != h.size()) refuse("w and h have to be of one length");
+    std::vector<double> share(w.size());
+    std::vector<int32_t> order(w.size());
+    rules::by_share(w.data(), h.data(), int32_t(w.size()), share.data(), order.data());
+    return order;
+}
+
+}  // namespace
+}  // namespace factormer
+
+// For threadpoolctl, which looks for these names in the libraries of a process.
+extern "C" [[gnu::visibility("default")]] int factormer_get_num_threads() { return factormer::threads(); }
+extern "C" [[gnu::visibility("default")]] void factormer_set_num_threads(int count) {
+    factormer::threads_set = count < 0 ? 0 : count > factormer::most_threads ? factormer::most_threads : count;
+}
+
+NB_MODULE(_core, module) {
+    using namespace factormer;
+    const char* asked = std::getenv("FACTORMER_ISA");
+    choose(asked ? asked : "");
+    Shared::forget_at_fork();
+    module.doc() = "Nonnegative matrix factorization, compiled: V ≈ W Hᵀ for lists of lanes.";
+    module.def("run", run, "matrices"_a, "index"_a, "ranks"_a, "seeds"_a, "starts"_a.none() = nb::none(), "fixed"_a.none() = nb::none(),
+               nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "target"_a = 0.0, "seconds"_a = std::numeric_limits<double>::infinity(),
+               "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
+               "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(),
+               "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k] or a random start of seeds[k]. Return for each W, H, the "
+               "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, and (error, seconds) after 0, 1, … iterations.");
+    module.attr("STATUSES") = nb::make_tuple("CONVERGED", "MAX_ITER", "TIME_LIMIT", "INTERRUPTED", "NONFINITE");
+    module.def("isa", [] { return chosen.name; }, "Return the name of the instruction set in use.");
+    module.def("isas", [] {
+        nb::list names;
+        for (const Isa& isa : isas())
+            if (isa.is_here) names.append(isa.name);
+        return names;
+    }, "Return the names of the instruction sets that this machine has, the best first.");
+    module.def("use_isa", choose, "name"_a, "Use this instruction set from now on.");
+    module.def("threads", threads, "Return how many threads a call uses.");
+    module.def("set_threads", factormer_set_num_threads, "count"_a, "Set how many threads calls use; 0 leaves it to the environment.");
+    module.def("quota", quota, "root"_a, "groups"_a, "Return the processors that the control groups under a folder allow.");
+    module.def("draw", draw, "seed"_a, "count"_a);
+    module.def("following", rules::following, "seed"_a);
+    module.def("judge", judge, "errors"_a);
+    module.def("settled_at", settled_at, "errors"_a, "tol"_a);
+    module.def("order_of", order_of, "w"_a, "h"_a);
+}

@@ -1,0 +1,34 @@
+// The numbers of every rule, for the core and for the kernels on a GPU: nothing but <cstdint> is needed to include this file,
+// and the four headers of rules include nothing else. Each number says what it multiplies.
+#pragma once
+#include <cstdint>
+
+namespace factormer::FACTORMER_SET {
+
+// Stopping.
+inline constexpr int32_t look_every = 5;          // iterations between two looks
+inline constexpr int32_t first_look = 10;         // iterations before which nothing counts as convergence
+inline constexpr int32_t back_of = 2, back_in = 3;  // what was gained since iteration ⌊2t/3⌋ is compared with tol
+inline constexpr double flat_share = 1.0;         // of tol·‖R‖²: what one more step by each coordinate may still gain
+inline constexpr double exact_share = 100;        // of ε²‖V‖²: a squared error that is only rounding
+inline constexpr double unresolved_share = 64;    // of ε‖V‖²: the same where errors cannot be formed entry by entry
+inline constexpr double resolved_share = 1e-8;    // of ‖V‖²: squared errors below it are formed entry by entry
+inline constexpr double single_share = 2e-8;      // of ‖V‖²: a fall of the squared error that float32 cannot tell from none
+inline constexpr double single_small = 1e-6;      // of ‖V‖²: a squared error that float32 cannot resolve
+
+// Extrapolation.
+inline constexpr double beta_start = 0.5, beta_fall = 1.5, beta_growth = 1.05, bound_growth = 1.01;
+
+// Order.
+inline constexpr double share_digits = 1e9;       // shares that round to the same multiple of its inverse count as equal
+
+// Sweeps of HALS.
+inline constexpr double sweep_alpha = 0.5;        // cost of the sweeps relative to that of the product they share
+inline constexpr double sweep_share = 0.1;        // of the first sweep's change: a change at which sweeps end
+inline constexpr double refine_share = 1e-4;      // the same in the refinement of W
+inline constexpr int32_t refine_sweeps = 60;
+inline constexpr double flat_ulps = 100;          // a curvature below (100 ε)² times the largest counts as zero
+
+inline constexpr double largest_real = 1.7976931348623157e308;
+
+}  // namespace factormer::FACTORMER_SET

@@ -1,0 +1,204 @@
+// A lane is one (V, rank, start, seed), run from its start to its end: stages in float32 and float64, the stop, W refined, components in
+// order and to scale. Light lanes are shared out over the threads, one on each; heavy ones run one after another with all threads in their
+// products. A lane does the same arithmetic either way, so its result is the same bit for bit.
+#pragma once
+#include "order.hpp"
+#include "run.hpp"
+#include "survey.hpp"
+
+namespace factormer::FACTORMER_SET {
+
+// Write components in order and to scale, as rows of W (m, r) and H (n, r) of V itself.
+template <class Matrix>
+void write(const Squares<Matrix>& run, const Course& course, double root, const Crew& crew, Arena& arena) {
+    using Real = typename Matrix::Real;
+    const Lane& lane = course.lane;
+    const Index r = lane.rank;
+    auto mark = arena.mark();
+    double *sums_of = arena.zeros<double>(2 * r), *norms = arena.zeros<double>(2 * r), *share = arena.zeros<double>(r);
+    double* times = arena.take<double>(2 * r);
+    int32_t* order = arena.zeros<int32_t>(r);
+    crew.share_all(2 * r, [&](Index k, int, Look&) {
+        const Side<Real>& d = run.side[k / r];
+        const Real* x = d.kept + k % r * d.ld;
+        for (Index i = 0; i < d.n; ++i) sums_of[k] += double(x[i]), norms[k] += double(x[i]) * double(x[i]);
+    });
+    const bool keeps = lane.fixed[0] || lane.fixed[1];
+    if (course.rules.order && !keeps)
+        by_share(sums_of, sums_of + r, lane.rank, share, order);
+    else
+        for (Index c = 0; c < r; ++c) order[c] = int32_t(c);
+    Scale scale = keeps || !course.is_plain() ? Scale::none : course.rules.scale;
+    for (Index c = 0; c < r; ++c) {
+        double w = __builtin_sqrt(norms[c]), h = __builtin_sqrt(norms[r + c]), a = 1, to_w = 1 / root, to_h = 1 / root;
+        if (scale == Scale::balanced && w > 0 && h > 0) a = __builtin_sqrt(h / w);
+        if (scale == Scale::sum && sums_of[r + c] > 0) a = sums_of[r + c], to_w = 1 / root / root, to_h = 1;
+        times[c] = a * to_w, times[r + c] = to_h / a;
+    }
+    for (int s = 0; s < 2; ++s)
+        run.by_rows(s, [&](Index k, Index i) {
+            Index c = order[k];
+            lane.found[s][i * r + k] = times[s * r + c] * double(run.side[s].kept[c * run.side[s].ld + i]);
+        });
+    arena.back(mark);
+}
+
+template <class Matrix>
+void begin(Squares<Matrix>& run, const Lane& lane, const Prepared& V, double entries) {
+    if (lane.start[0]) return run.begin_at(lane.start, V.root);
+    double mean = V.total / entries;
+    if (!(mean > 0)) mean = __builtin_sqrt(V.squares / entries);  // a low-rank V may sum to anything
+    run.draw(lane.seed, __builtin_sqrt(4 * mean / double(lane.rank)));
+}
+
+template <class Matrix, class Narrow>
+void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
+    const Rules& rules = course.rules;
+    Lane& lane = course.lane;
+    Host& host = crew.looks[0].host();
+    auto shows = [&](const auto& run) {
+        return [&](Course& now) {
+            if (!host.shows || !crew.looks[0].is_caller()) return false;
+            write(run, now, of.root, crew, arena);
+            return host.shows(host.self, now.place, now.iterations, now.error(now.momentum.error));
+        };
+    };
+    Squares<Matrix> run(V, course, crew, arena);
+    bool goes_on = true;
+    if (of.has_narrow && rules.max_iter > 0) {
+        auto mark = arena.mark();
+        {
+            Squares<Narrow> first(narrow, course, crew, arena);
+            begin(first, lane, of, course.entries);
+            first.run(course, rules.precision == Precision::real32, shows(first));
+            run.begin_at(first, course);
+        }
+        arena.back(mark);
+        goes_on = rules.precision == Precision::mixed && course.status == Status::max_iter && course.iterations < rules.max_iter;
+    } else {
+        begin(run, lane, of, course.entries);
+    }
+    if (goes_on) run.run(course, true, shows(run));
+    if (!crew.looks[0].ended() && course.pull > 0) run.join(course);
+    else if (!crew.looks[0].ended() && course.status != Status::nonfinite) {
+        if (rules.finish != Finish::none || of.has_narrow || rules.max_iter == 0) run.refine(course, rules.finish == Finish::exact);
+        run.resolve(course);
+    }
+    lane.iterations = course.iterations, lane.status = course.status;
+    lane.error = course.momentum.error <= largest_real ? course.error(course.momentum.error)
+                 : course.history.count                ? course.history.error(course.history.count - 1)
+                                                       : course.momentum.error;
+    if (course.history.count == 0) course.history.push(lane.error, host.seconds(host.self));
+    write(run, course, of.root, crew, arena);
+}
+
+inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& rules, const Crew& crew, Arena& arena) {
+    Host& host = crew.looks[0].host();
+    auto mark = arena.mark();
+    double entries = double(V.m) * double(V.n), power = V.scale * V.root;
+    Course course{rules, lane, place, entries > 0 ? entries : 1, V.squares, V.scale,
+                  {rules.l1[0] * power, rules.l1[1] * power}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
+                  rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
+    try {
+        if (entries == 0) {  // nothing to fit
+            for (int s = 0; s < 2; ++s)
+                for (Index i = 0; i < (s ? V.n : V.m) * lane.rank; ++i) lane.found[s][i] = 0;
+            course.history.push(0, host.seconds(host.self));
+            lane.error = 0, lane.iterations = 0, lane.status = Status::converged;
+        } else if (V.kind == Kind::dense64) {
+            run_stages(V.dense64, V.narrow, V, course, crew, arena);
+        } else if (V.kind == Kind::dense32) {
+            run_stages(V.dense32, V.narrow, V, course, crew, arena);
+        } else if (V.kind == Kind::sparse) {
+            run_stages(V.sparse, V.sparse_narrow, V, course, crew, arena);
+        } else {
+            run_stages(V.low_rank, V.low_rank_narrow, V, course, crew, arena);
+        }
+    } catch (const OutOfMemory&) {
+        lane.status = Status::no_memory;
+    }
+    arena.back(mark);
+}
+
+inline Arena& own_arena() {  // of this thread, kept from call to call: new pages cost more than what small lanes do with them
+    static thread_local Arena arena;
+    return arena;
+}
+
+inline void sort_by_cost(Index* order, Index count, const double* costs) {  // the dearest first; by shell sort, stable enough for a schedule
+    for (Index gap = count / 2; gap > 0; gap /= 2)
+        for (Index i = gap; i < count; ++i) {
+            Index k = order[i], j = i;
+            for (; j >= gap && costs[order[j - gap]] < costs[k]; j -= gap) order[j] = order[j - gap];
+            order[j] = k;
+        }
+}
+
+// f(k, crew, arena) for 0 ≤ k < count: heavy ones in turn with all threads, then the light ones, each on one thread.
+template <class F>
+void spread(Index count, const double* costs, const Crew& crew, F&& f) {
+    Host& host = crew.looks[0].host();
+    double total = 0;
+    for (Index k = 0; k < count; ++k) total += costs[k];
+    double heavy = total / crew.width > 3e5 ? total / crew.width : 3e5;
+    bool alone = crew.width == 1 || count == 1;
+    Arena& arena = own_arena();
+    auto mark = arena.mark();
+    Index *order = arena.take<Index>(count), light = 0;
+    for (Index k = 0; k < count; ++k) {
+        if (alone || costs[k] > heavy)
+            f(k, crew, arena);
+        else
+            order[light++] = k;
+    }
+    sort_by_cost(order, light, costs);
+    crew.share_all(light, [&](Index k, int, Look& look) {
+        own_arena().begin(host);
+        f(order[k], Crew{1, &look}, own_arena());
+    });
+    arena.back(mark);
+}
+
+// Run lanes; a matrix that cannot be factorized is named in `flawed`.
+inline Flaw run(const Matrix* matrices, int32_t n_matrices, Lane* lanes_of, int32_t n_lanes, const Rules& rules, Host& host,
+                int32_t* flawed) {
+    Arena& arena = own_arena();
+    auto mark = arena.begin(host);
+    Flaw flaw = Flaw::none;
+    *flawed = 0;
+    try {
+        Crew crew = crew_of(host, rules, host.width, arena);
+        auto* prepared = arena.take<Prepared>(n_matrices);
+        auto* costs = arena.take<double>(n_matrices > n_lanes ? n_matrices : n_lanes);
+        for (Index k = 0; k < n_matrices; ++k) {
+            const Matrix& V = matrices[k];
+            prepared[k] = Prepared{};
+            costs[k] = V.kind == Kind::sparse     ? double(V.from[0][V.m])
+                       : V.kind == Kind::low_rank ? double(V.p) * double(V.m + V.n)
+                                                  : double(V.m) * double(V.n);
+        }
+        spread(n_matrices, costs, crew, [&](Index k, const Crew& with, Arena&) { prepared[k].look_at(matrices[k], rules, with); });
+        for (int32_t k = n_matrices - 1; k >= 0; --k)
+            if (prepared[k].flaw != Flaw::none) flaw = prepared[k].flaw, *flawed = k;
+        if (flaw == Flaw::none) {
+            for (Index k = 0; k < n_matrices; ++k) prepared[k].make_room(matrices[k], arena);
+            spread(n_matrices, costs, crew, [&](Index k, const Crew& with, Arena&) { prepared[k].fill(matrices[k], with); });
+            for (Index k = 0; k < n_lanes; ++k) {
+                const Matrix& V = matrices[lanes_of[k].matrix];
+                double work = V.kind == Kind::sparse     ? 4 * double(V.from[0][V.m])
+                              : V.kind == Kind::low_rank ? double(V.p) * double(V.m + V.n)
+                                                         : double(V.m) * double(V.n);
+                costs[k] = (work + double(lanes_of[k].rank) * double(V.m + V.n)) * lanes_of[k].rank;
+            }
+            spread(n_lanes, costs, crew, [&](Index k, const Crew& with, Arena& room) {
+                run_lane(lanes_of[k], int32_t(k), prepared[lanes_of[k].matrix], rules, with, room);
+            });
+        }
+    } catch (const OutOfMemory&) {
+        flaw = Flaw::no_memory;
+    }
+    arena.back(mark);
+    return flaw;
+}
+
+}  // namespace factormer::FACTORMER_SET

@@ -1,0 +1,204 @@
+// What a call has to know of V before it begins: Σ v, Σ v², max |v|, and whether an entry is negative or not finite.
+// A V whose squares would over- or underflow is copied times a power of four; float32 iterations get a copy in float32.
+#pragma once
+#include "matrix/dense.hpp"
+#include "matrix/low_rank.hpp"
+#include "matrix/sparse.hpp"
+
+namespace factormer::FACTORMER_SET {
+
+struct Survey {
+    double total = 0, squares = 0, most = 0, least = 0, broken = 0;  // broken: Σ 0·v, which is NaN unless all are finite
+    void add(const Survey& s) {
+        total += s.total, squares += s.squares, broken += s.broken;
+        most = s.most > most ? s.most : most;
+        least = s.least < least ? s.least : least;
+    }
+};
+
+template <class Real>
+Survey survey_run(const Real* p, Index n) {
+    constexpr int l = lanes<Real>;
+    using Wide = Vec<Real>;
+    Survey found;
+    Wide most{}, least{}, broken{};
+    Index j = 0;
+    for (Index block = 0; j + l <= n; ++block) {  // sums of float32 go over to double after a few hundred numbers
+        Wide s{}, q{};
+        for (Index end = j + 64 * l < n ? j + 64 * l : n; j + l <= end; j += l) {
+            Wide v = load(p + j);
+            s += v, q += v * v, broken += v * Real(0);
+            most = larger(v, most), least = smaller(v, least);
+        }
+        found.total += double(sum<Real>(s)), found.squares += double(sum<Real>(q));
+    }
+    for (int k = 0; k < l; ++k) {
+        found.broken += double(broken[k]);
+        found.most = double(most[k]) > found.most ? double(most[k]) : found.most;
+        found.least = double(least[k]) < found.least ? double(least[k]) : found.least;
+    }
+    for (; j < n; ++j) {
+        double v = double(p[j]);
+        found.total += v, found.squares += v * v, found.broken += v * 0;
+        found.most = v > found.most ? v : found.most, found.least = v < found.least ? v : found.least;
+    }
+    return found;
+}
+
+template <class Stored>
+Survey survey_rows(const Stored* data, Index rows, Index cols, Index ld, const Crew& crew) {
+    constexpr Index most = 64;
+    Index pieces = double(rows) * double(cols) > 1e5 ? (rows < most ? rows : most) : 1;
+    Survey parts[most], all;
+    crew.share(pieces, [&](Index k, int, Look& look) {
+        for (Index i = edge(rows, pieces, k); i < edge(rows, pieces, k + 1); ++i)
+            for (Index j = 0; j < cols && !look(65536.0); j += 65536)
+                parts[k].add(survey_run(data + i * ld + j, cols - j < 65536 ? cols - j : 65536));
+    });
+    for (Index k = 0; k < pieces; ++k) all.add(parts[k]);
+    return all;
+}
+
+// Copies by rows, times a number, in either precision.
+template <class From, class To>
+void copy_rows(const From* from, Index ld_from, To* to, Index ld_to, Index rows, Index cols, double times, const Crew& crew) {
+    Index some = 65536 / (cols < 1 ? 1 : cols) + 1;
+    crew.share(blocks_of(rows, some), [&](Index k, int, Look& look) {
+        for (Index i = k * some; i < rows && i < (k + 1) * some; ++i)
+            for (Index j0 = 0; j0 < cols && !look(65536.0); j0 += 65536)
+                for (Index j = j0; j < cols && j < j0 + 65536; ++j) to[i * ld_to + j] = To(double(from[i * ld_from + j]) * times);
+    });
+}
+
+struct Prepared {  // V times `scale` = root², in the forms that stages ask for
+    Kind kind = Kind::dense64;
+    Flaw flaw = Flaw::none;
+    Index m = 0, n = 0;
+    double total = 0, squares = 0, scale = 1, root = 1;
+    bool has_narrow = false, copies = false;
+    Dense<double, double> dense64;
+    Dense<double, float> dense32;
+    Dense<float, float> narrow;
+    Sparse<double> sparse;
+    Sparse<float> sparse_narrow;
+    LowRank<double> low_rank;
+    LowRank<float> low_rank_narrow;
+    double* values[2] = {};
+    float* values_narrow[2] = {};
+    double* grams = nullptr;
+
+    // Look at V; nothing is allocated.
+    void look_at(const Matrix& in, const Rules& rules, const Crew& crew) {
+        kind = in.kind, m = in.m, n = in.n;
+        has_narrow = rules.precision != Precision::real64;
+        Survey seen;
+        double most_part[2] = {0, 0};
+        if (kind == Kind::low_rank) {
+            for (int s = 0; s < 2; ++s) {
+                Survey part = survey_rows(in.part[s], in.p, s ? n : m, s ? n : m, crew);
+                most_part[s] = part.most > -part.least ? part.most : -part.least;
+                seen.broken += part.broken;
+            }
+            seen.most = most_part[0] > 0 && most_part[1] > 0 ? most_part[0] * most_part[1] * double(in.p) : 0;
+            if (seen.most > largest_real) seen.most = largest_real;
+        } else if (kind == Kind::sparse) {
+            seen = survey_rows(in.values[0], 1, in.from[0][m], in.from[0][m], crew);
+        } else {
+            Index rows = in.transposed ? n : m, cols = in.transposed ? m : n;
+            seen = kind == Kind::dense64 ? survey_rows(static_cast<const double*>(in.data), rows, cols, in.ld, crew)
+                                         : survey_rows(static_cast<const float*>(in.data), rows, cols, in.ld, crew);
+            dense64 = {static_cast<const double*>(in.data), rows, cols, in.ld, in.transposed};
+            dense32 = {static_cast<const float*>(in.data), rows, cols, in.ld, in.transposed};
+            narrow = {static_cast<const float*>(in.data), rows, cols, in.ld, in.transposed};
+        }
+        if (!(seen.broken == 0))
+            flaw = Flaw::not_finite;
+        else if (kind != Kind::low_rank && seen.least < 0)
+            flaw = Flaw::negative;
+        total = seen.total, squares = seen.squares;
+        double near = has_narrow || kind == Kind::dense32 ? 0x1p20 : 0x1p200;
+        if (flaw == Flaw::none && seen.most > 0 && !(seen.most < near && seen.most > 1 / near)) {
+            int exponent;
+            __builtin_frexp(seen.most, &exponent);
+            exponent = exponent > 1000 ? 1000 : exponent < -1000 ? -1000 : exponent;
+            root = __builtin_ldexp(1, -exponent / 2), scale = root * root;
+        }
+        copies = scale != 1;
+    }
+
+    // Take memory for copies.
+    void make_room(const Matrix& in, Arena& arena) {
+        if (kind == Kind::low_rank) {
+            grams = arena.zeros<double>(2 * in.p * in.p);
+            for (int s = 0; s < 2; ++s) {
+                Index size = s ? n : m, ld = padded<double>(size), ldn = padded<float>(size);
+                low_rank.part[s] = {arena.zeros<double>(in.p * ld), in.p, size, ld};
+                if (has_narrow) low_rank_narrow.part[s] = {arena.zeros<float>(in.p * ldn), in.p, size, ldn};
+            }
+        } else if (kind == Kind::sparse) {
+            for (int s = 0; s < 2; ++s) {
+                Index nnz = in.from[0][m];
+                if (copies) values[s] = arena.take<double>(nnz);
+                if (has_narrow) values_narrow[s] = arena.take<float>(nnz);
+                sparse.sizes[s] = sparse_narrow.sizes[s] = s ? n : m;
+                sparse.half[s] = {in.from[s], in.at[s], copies ? values[s] : in.values[s]};
+                sparse_narrow.half[s] = {in.from[s], in.at[s], values_narrow[s]};
+            }
+        } else if (copies || (has_narrow && kind == Kind::dense64)) {
+            Index ld = padded<double>(dense64.cols), ldn = padded<float>(dense64.cols);
+            if (copies) dense64.data = arena.take<double>(dense64.rows * ld), dense64.ld = ld;
+            if (has_narrow) narrow.data = arena.take<float>(dense64.rows * ldn), narrow.ld = ldn;
+        }
+    }
+
+    // Fill what there is room for, and add up what was copied.
+    void fill(const Matrix& in, const Crew& crew) {
+        if (kind == Kind::low_rank) {
+            for (int s = 0; s < 2; ++s) {
+                Index size = s ? n : m;
+                auto [data, p, cols, ld] = low_rank.part[s];
+                copy_rows(in.part[s], size, const_cast<double*>(data), ld, p, size, s == 0 ? scale : 1, crew);
+                auto [data_n, p_n, cols_n, ld_n] = low_rank_narrow.part[s];
+                if (has_narrow) copy_rows(in.part[s], size, const_cast<float*>(data_n), ld_n, p, size, s == 0 ? scale : 1, crew);
+            }
+            count_parts(crew.looks[0]);
+        } else if (kind == Kind::sparse) {
+            Index nnz = in.from[0][m];
+            for (int s = 0; s < 2; ++s) {
+                if (copies) copy_rows(in.values[s], 0, values[s], 0, 1, nnz, scale, crew);
+                if (has_narrow) copy_rows(in.values[s], 0, values_narrow[s], 0, 1, nnz, scale, crew);
+            }
+            if (copies) count(survey_rows(values[0], 1, nnz, nnz, crew));
+        } else if (copies || (has_narrow && kind == Kind::dense64)) {
+            auto copy = [&](auto* to, Index ld) {
+                if (kind == Kind::dense64)
+                    copy_rows(static_cast<const double*>(in.data), in.ld, to, ld, dense64.rows, dense64.cols, scale, crew);
+                else
+                    copy_rows(static_cast<const float*>(in.data), in.ld, to, ld, dense64.rows, dense64.cols, scale, crew);
+            };
+            if (copies) copy(const_cast<double*>(dense64.data), dense64.ld);
+            if (has_narrow) copy(const_cast<float*>(narrow.data), narrow.ld);
+            if (copies) kind = Kind::dense64, count(survey_rows(dense64.data, dense64.rows, dense64.cols, dense64.ld, crew));
+        }
+    }
+
+   private:
+    // Σ v and Σ v² of a low-rank V, from Gram matrices.
+    void count_parts(Look& look) {
+        Index p = low_rank.part[0].rows;
+        for (int s = 0; s < 2; ++s) gram(low_rank.part[s].data, low_rank.part[s].ld, low_rank.part[s].cols, p, grams + s * p * p, look);
+        total = squares = 0;
+        for (Index k = 0; k < p; ++k) {
+            double sums_of[2] = {0, 0};
+            for (int s = 0; s < 2; ++s)
+                for (Index i = 0; i < low_rank.part[s].cols; ++i) sums_of[s] += low_rank.part[s].data[k * low_rank.part[s].ld + i];
+            total += sums_of[0] * sums_of[1];
+            for (Index e = 0; e <= k; ++e) squares += (e < k ? 2 : 1) * grams[k * p + e] * grams[p * p + k * p + e];
+        }
+        if (squares < 0) squares = 0;
+    }
+
+    void count(const Survey& seen) { total = seen.total, squares = seen.squares; }
+};
+
+}  // namespace factormer::FACTORMER_SET
