@@ -15,6 +15,8 @@ INSTALLED := .venv/installed.stamp
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WHEEL_ENV := build/wheel-venv
 OLDEST_ENV := build/oldest
+CORE := build/core
+CMAKE_CORE := cmake -S core -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 CLIENTS_ENV := build/clients-env
 CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
@@ -22,6 +24,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .DELETE_ON_ERROR:
 .PHONY: help install setup demo test test-lab test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: characterise fuzz fuzz-again fuzz-sklearn
+.PHONY: core core-test core-asan core-tsan core-count core-fuzz
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench
 .PHONY: clients clients-env compare best
@@ -89,6 +92,33 @@ fuzz-again: $(INSTALLED) ## Try the inputs again that `make fuzz` found to fail,
 
 fuzz-sklearn: $(INSTALLED) ## Compare final errors with scikit-learn's NMF on INPUTS=2000 matrices
 	$(BIN)/python -m tests.fuzz --sklearn $(or $(INPUTS),2000) --jobs $(or $(JOBS),2)
+
+core: $(INSTALLED) ## Compile the core in build/core, for its own tests: the package does not use it yet
+	$(CMAKE_CORE) -B $(CORE)
+	cmake --build $(CORE) --parallel 2
+
+core-test: core ## Run the tests of the core
+	$(PYTEST) -n 2 tests/core
+
+# Python is not built with sanitizers, so their libraries are loaded before it; what it leaves allocated is no leak of ours.
+core-asan: $(INSTALLED) ## Run the tests of the core under AddressSanitizer and UBSan, in build/core-asan
+	$(CMAKE_CORE) -B $(CORE)-asan -DSANITIZE=address,undefined
+	cmake --build $(CORE)-asan --parallel 2
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 FACTORMER_CORE=$(CORE)-asan OPENBLAS_NUM_THREADS=1 \
+	  $(PYTEST) --noconftest tests/core/test_bits.py tests/core/test_ends.py tests/core/test_inputs.py tests/core/test_twin.py
+
+core-tsan: $(INSTALLED) ## Run the tests of lanes and threads under ThreadSanitizer, in build/core-tsan
+	$(CMAKE_CORE) -B $(CORE)-tsan -DSANITIZE=thread
+	cmake --build $(CORE)-tsan --parallel 2
+	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" TSAN_OPTIONS=halt_on_error=1 FACTORMER_CORE=$(CORE)-tsan OPENBLAS_NUM_THREADS=1 \
+	  $(PYTEST) --noconftest tests/core/test_bits.py tests/core/test_ends.py -k "thread or neighbours or share or time or watch or lanes"
+
+core-count: core ## Count the instructions of an iteration in four fixed cases, by callgrind, beside those recorded
+	$(BIN)/python -m tests.core.instructions
+
+core-fuzz: core ## Call the bindings of the core with whatever comes to mind: CALLS=1000000
+	$(BIN)/python -m tests.core.fuzz --calls $(or $(CALLS),1000000)
 
 check: fmt-check lint types test test-lab ## All that must pass before a commit
 

@@ -77,6 +77,22 @@ bool is_finalizing() {
 #endif
 }
 
+// The lock of the interpreter, released for a while. At its end a thread that comes late would be ended inside of our frames, which C++
+// does not survive, so it sleeps instead; and who holds the lock although the interpreter is ending is the thread that ends it.
+class Unlocked {
+    PyThreadState* state_ = is_finalizing() ? nullptr : PyEval_SaveThread();
+
+   public:
+    Unlocked() = default;
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+    ~Unlocked() {
+        if (!state_) return;
+        while (is_finalizing()) std::this_thread::sleep_for(std::chrono::seconds(1));
+        PyEval_RestoreThread(state_);
+    }
+};
+
 struct Call {  // the host of one call
     Clock::time_point begun = Clock::now(), asked = begun;
     Pool* pool = nullptr;
@@ -238,7 +254,7 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     Flaw flaw;
     int32_t flawed = 0;
     {
-        nb::gil_scoped_release released;
+        Unlocked unlocked;
         int32_t width = threads_asked > 0 ? int32_t(threads_asked) : threads();
         std::unique_ptr<Shared> shared;
         if (width > 1) {

@@ -33,6 +33,7 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         double w = __builtin_sqrt(norms[c]), h = __builtin_sqrt(norms[r + c]), a = 1, to_w = 1 / root, to_h = 1 / root;
         if (scale == Scale::balanced && w > 0 && h > 0) a = __builtin_sqrt(h / w);
         if (scale == Scale::sum && sums_of[r + c] > 0) a = sums_of[r + c], to_w = 1 / root / root, to_h = 1;
+        if (!(a > 0 && a <= largest_real)) a = 1;  // norms that overflow say nothing
         times[c] = a * to_w, times[r + c] = to_h / a;
     }
     for (int s = 0; s < 2; ++s)
@@ -95,9 +96,9 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
 inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& rules, const Crew& crew, Arena& arena) {
     Host& host = crew.looks[0].host();
     auto mark = arena.mark();
-    double entries = double(V.m) * double(V.n), power = V.scale * V.root;
+    double entries = double(V.m) * double(V.n);
     Course course{rules, lane, place, entries > 0 ? entries : 1, V.squares, V.scale,
-                  {rules.l1[0] * power, rules.l1[1] * power}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
+                  {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
                   rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
     try {
         if (entries == 0) {  // nothing to fit

@@ -16,7 +16,10 @@ inline void by_share(const double* w, const double* h, int32_t r, double* share,
         share[c] = most_w > 0 && most_h > 0 ? (w[c] / most_w) * (h[c] / most_h) : 0;
         total += share[c];
     }
-    for (int32_t c = 0; c < r; ++c) share[c] = total > 0 ? double(int64_t(share[c] / total * share_digits + 0.5)) : 0;
+    for (int32_t c = 0; c < r; ++c) {
+        double digits = share[c] / total * share_digits + 0.5;
+        share[c] = digits >= 0 && digits <= 2 * share_digits ? double(int64_t(digits)) : 0;  // 0 where sums overflow
+    }
     for (int32_t c = 0; c < r; ++c) {  // by insertion: it is stable, and r is small
         int32_t k = c;
         for (; k > 0 && share[order[k - 1]] < share[c]; --k) order[k] = order[k - 1];

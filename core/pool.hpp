@@ -29,7 +29,8 @@ class Pool {
     std::atomic<int32_t> width_{1};        // threads of this job, with the caller
     std::mutex sleep_;
     std::condition_variable wake_;
-    int32_t pieces_ = 0, threads_ = 1, spins_ = 2000;
+    std::atomic<int32_t> spins_{2000};     // before a worker sleeps
+    int32_t pieces_ = 0, threads_ = 1;
     Piece function_ = nullptr;
     void* context_ = nullptr;
 

@@ -43,7 +43,7 @@ struct Course {  // of one lane, through all of its stages
     int32_t iterations = 0;
     Status status = Status::max_iter;
 
-    double error(double objective) const { return __builtin_sqrt((objective > 0 ? objective : 0) / entries) / scale; }
+    double error(double objective) const { return __builtin_sqrt((objective < 0 ? 0 : objective) / entries) / scale; }
     bool is_plain() const { return l1[0] == 0 && l1[1] == 0 && l2[0] == 0 && l2[1] == 0 && pull == 0; }
 };
 

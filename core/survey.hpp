@@ -16,26 +16,22 @@ struct Survey {
     }
 };
 
-template <class Real>
-Survey survey_run(const Real* p, Index n) {
-    constexpr int l = lanes<Real>;
-    using Wide = Vec<Real>;
+template <class Stored>
+Survey survey_run(const Stored* p, Index n) {  // in double, whatever is stored
+    using Wide = Vec<double>;
+    constexpr int l = lanes<double>;
+    Wide total{}, squares{}, most{}, least{}, broken{};
     Survey found;
-    Wide most{}, least{}, broken{};
     Index j = 0;
-    for (Index block = 0; j + l <= n; ++block) {  // sums of float32 go over to double after a few hundred numbers
-        Wide s{}, q{};
-        for (Index end = j + 64 * l < n ? j + 64 * l : n; j + l <= end; j += l) {
-            Wide v = load(p + j);
-            s += v, q += v * v, broken += v * Real(0);
-            most = larger(v, most), least = smaller(v, least);
-        }
-        found.total += double(sum<Real>(s)), found.squares += double(sum<Real>(q));
+    for (; j + l <= n; j += l) {
+        Wide v = load_as<double>(p + j);
+        total += v, squares += v * v, broken += v * 0.0;
+        most = larger(v, most), least = smaller(v, least);
     }
+    found.total = sum<double>(total), found.squares = sum<double>(squares), found.broken = sum<double>(broken);
     for (int k = 0; k < l; ++k) {
-        found.broken += double(broken[k]);
-        found.most = double(most[k]) > found.most ? double(most[k]) : found.most;
-        found.least = double(least[k]) < found.least ? double(least[k]) : found.least;
+        found.most = most[k] > found.most ? most[k] : found.most;
+        found.least = least[k] < found.least ? least[k] : found.least;
     }
     for (; j < n; ++j) {
         double v = double(p[j]);

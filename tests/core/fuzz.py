@@ -1,0 +1,137 @@
+"""Call the bindings with whatever comes to mind: `python -m tests.core.fuzz --calls 1000000`.
+
+A call either returns factors that are nonnegative and finite or refuses in a sentence; and the same
+call on another number of threads returns the same bits. A failure prints its seed, from which
+`--seed` repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tests.core.lanes import core, given
+
+ODD = [0.0, -0.0, -1.0, np.nan, np.inf, -np.inf, 5e-324, 1e-170, 1e150, 1.7e308]
+
+
+def matrix(rng: np.random.Generator) -> Any:
+    """A small matrix of some kind, broken now and then."""
+    m, n = (int(k) for k in rng.integers(0, 40, 2))
+    V = rng.random((m, n)) * (rng.random((m, n)) < rng.random()) * 10.0 ** rng.integers(-3, 4)
+    if V.size and rng.random() < 0.1:
+        V[rng.integers(m), rng.integers(n)] = rng.choice(ODD)
+    kind = rng.integers(8)
+    if kind == 0:
+        return (
+            "low-rank",
+            rng.random((m, int(rng.integers(0, 9)))),
+            rng.random((n, int(rng.integers(0, 9)))),
+        )
+    if kind == 1:
+        p = int(rng.integers(0, 9))
+        return ("low-rank", rng.standard_normal((m, p)), rng.random((n, p)))
+    if kind in (2, 3):
+        sparse = given(sp.csr_matrix(V) if kind == 2 else sp.csc_matrix(V))
+        if rng.random() < 0.3:
+            parts = list(sparse)
+            place = int(rng.integers(1, 6))
+            if place < 3:
+                parts[place] = int(rng.integers(-2, 50))
+            elif parts[place].size:
+                broken = parts[place].copy()
+                broken[rng.integers(len(broken))] = rng.integers(-3, 60)
+                parts[place] = (
+                    broken[: rng.integers(len(broken) + 1)] if rng.random() < 0.3 else broken
+                )
+            sparse = tuple(parts)
+        return sparse
+    if kind == 4:
+        return np.asfortranarray(V)
+    if kind == 5:
+        with np.errstate(all="ignore"):
+            return V.astype(np.float32)
+    if kind == 6 and rng.random() < 0.3:
+        odd = [V[::2], V[:, ::-1], V.T[None], V > 0, V.astype(">f8"), None, "V", [[1.0]]]
+        return odd[rng.integers(len(odd))]
+    return V
+
+
+def call(rng: np.random.Generator) -> None:
+    """One call of up to five lanes."""
+    matrices = [matrix(rng) for _ in range(rng.integers(1, 4))]
+    count = int(rng.integers(0, 6))
+    index = [int(k) for k in rng.integers(0, len(matrices), count)]
+    ranks = [int(r) for r in rng.integers(1, 12, count)]
+    if count and rng.random() < 0.05:
+        (index if rng.random() < 0.5 else ranks)[0] = int(rng.integers(-2, 3))
+    rules: dict[str, Any] = {
+        "max_iter": int(rng.integers(0, 40)),
+        "tol": float(rng.choice([0, 1e-4, 1e-2, -1, np.nan], p=[0.3, 0.4, 0.28, 0.01, 0.01])),
+        "precision": str(rng.choice(["float64", "mixed", "float32"])),
+        "finish": str(rng.choice(["none", "sweeps", "exact"])),
+        "scale": str(rng.choice(["none", "balanced", "sum"])),
+        "order": bool(rng.integers(2)),
+    }
+    if rng.random() < 0.3:
+        rules["l1"] = tuple(rng.random(2) * rng.integers(0, 2, 2))
+        rules["l2"] = tuple(rng.random(2) * rng.integers(0, 2, 2))
+    if rng.random() < 0.2:
+        shapes = [
+            getattr(matrices[k], "shape", (7, 7)) if 0 <= k < len(matrices) else (7, 7)
+            for k in index
+        ]
+        rules["starts"] = [
+            (rng.random((s[0], max(r, 0))), rng.random((s[-1], max(r, 0))))
+            if rng.random() < 0.7
+            else None
+            for s, r in zip(shapes, ranks, strict=True)
+        ]
+    if rng.random() < 0.05:
+        rules["pull"] = 0.2
+    if rng.random() < 0.1:
+        rules["callback"] = lambda *row: False
+    core.use_isa(str(rng.choice(core.isas())))
+    found = []
+    for threads in (1, int(rng.integers(2, 5))):
+        try:
+            found.append(
+                core.run(matrices, index, ranks, list(range(count)), threads=threads, **rules)
+            )
+        except (ValueError, MemoryError) as refused:
+            found.append(str(refused))
+    if isinstance(found[0], str):
+        assert found[0] == found[1]
+        assert found[0]
+        return
+    for a, b in zip(*found, strict=True):
+        assert a[0].tobytes() == b[0].tobytes()
+        assert a[1].tobytes() == b[1].tobytes()
+        assert a[2:5] == b[2:5] or a[2] != a[2]
+        if core.STATUSES[a[4]] != "NONFINITE":
+            for factor in a[:2]:
+                assert np.isfinite(factor).all()
+                assert (factor >= 0).all()
+
+
+def main() -> None:
+    """Make calls until there are enough."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    for seed in range(asked.seed, asked.seed + asked.calls):
+        try:
+            call(np.random.default_rng(seed))
+        except BaseException:
+            sys.stderr.write(f"seed {seed}\n")
+            raise
+    sys.stdout.write(f"{asked.calls} calls\n")
+
+
+if __name__ == "__main__":
+    main()

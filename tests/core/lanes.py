@@ -1,0 +1,84 @@
+"""Calls of the core as tests make them, and matrices to call it with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from tests.core.built import load
+
+core = load()
+
+
+class Found(NamedTuple):
+    """The result of one lane."""
+
+    W: np.ndarray
+    H: np.ndarray
+    error: float
+    iterations: int
+    status: str
+    errors: np.ndarray
+
+    def bits(self) -> tuple[bytes, bytes, float, int, str, bytes]:
+        """All that a lane returns, to be compared bit by bit."""
+        whole = self.W.tobytes(), self.H.tobytes()
+        return (*whole, self.error, self.iterations, self.status, self.errors.tobytes())
+
+
+def given(V: Any) -> Any:
+    """A matrix as the core takes it."""
+    if sp.issparse(V):
+        return (V.format, *V.shape, V.indptr, V.indices, V.data)
+    return V
+
+
+def run(matrices: list[Any], index: list[int], ranks: list[int], seeds: Any, **rules: Any) -> list:
+    """Run lanes."""
+    found = core.run([given(V) for V in matrices], index, ranks, list(seeds), **rules)
+    names = core.STATUSES
+    return [Found(W, H, e, t, names[s], kept[:, 0]) for W, H, e, t, s, kept in found]
+
+
+def one(V: Any, rank: int, seed: int = 0, *, start: Any = None, fixed: Any = None, **rules: Any):
+    """Run one lane."""
+    begin = None if start is None else [start]
+    return run([V], [0], [rank], [seed], starts=begin, fixed=fixed and [fixed], **rules)[0]
+
+
+def planted(m: int, n: int, r: int, *, noise: float = 0.1, seed: int = 0) -> np.ndarray:
+    """W Hᵀ of sparse nonnegative factors, and uniform noise."""
+    rng = np.random.default_rng(seed)
+    W, H = (rng.random((k, r)) * (rng.random((k, r)) < 0.5) for k in (m, n))
+    return W @ H.T + noise * rng.random((m, n))
+
+
+def kinds(m: int = 70, n: int = 45, r: int = 5) -> dict[str, Any]:
+    """One matrix of every kind that the core takes."""
+    V = planted(m, n, r)
+    thin = np.where(np.median(V) < V, V, 0)
+    rng = np.random.default_rng(1)
+    return {
+        "by rows": V,
+        "by columns": np.asfortranarray(V),
+        "part of a larger one": np.pad(V, 3)[3:-3, 3:-3],
+        "float32": V.astype(np.float32),
+        "float32 by columns": np.asfortranarray(V.astype(np.float32)),
+        "csr": sp.csr_matrix(thin),
+        "csc": sp.csc_matrix(thin),
+        "low rank": ("low-rank", rng.random((m, r + 2)), rng.random((n, r + 2))),
+    }
+
+
+def as_array(V: Any) -> np.ndarray:
+    """A matrix of any kind as a dense array."""
+    if sp.issparse(V):
+        return V.toarray()
+    return V[1] @ V[2].T if isinstance(V, tuple) else np.asarray(V, float)
+
+
+def rmse(V: Any, found: Found) -> float:
+    """The error, formed entry by entry."""
+    return float(np.sqrt(np.mean((as_array(V) - found.W @ found.H.T) ** 2)))

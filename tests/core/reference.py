@@ -1,0 +1,142 @@
+"""The slow twin of the core: HALS with extrapolation, and every rule, as literally as NumPy allows.
+
+Shapes: V (m, n), W (m, r), H (n, r).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+TWO_64 = 2**64
+LOOK_EVERY, FIRST_LOOK = 5, 10
+
+
+def mixed(x: int) -> int:
+    """The finalizer of SplitMix64 (Steele et al., 2014)."""
+    x = (x + 0x9E3779B97F4A7C15) % TWO_64
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % TWO_64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % TWO_64
+    return x ^ x >> 31
+
+
+def draw(seed: int, count: int) -> np.ndarray:
+    """The first numbers of a seed, uniform from 0 to 1."""
+    step = 0xD1342543DE82EF95
+    return np.array([(mixed((k * step + seed) % TWO_64) >> 40) * 2.0**-24 for k in range(count)])
+
+
+def random_start(V: np.ndarray, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Uniform factors, scaled so that W Hᵀ has the mean of V."""
+    m, n = V.shape
+    scale = math.sqrt(4 * V.mean() / r)
+    W, H = draw(seed, m * r).reshape(m, r), draw(mixed(seed) >> 1, n * r).reshape(n, r)
+    return scale * W, scale * H
+
+
+@dataclass
+class Momentum:
+    """Extrapolation with restart (Ang & Gillis, 2019)."""
+
+    beta: float = 0.5
+    last: float = 0.5
+    bound: float = 1.0
+    error: float = math.inf
+    plain: bool = True
+    refused: bool = False
+
+    def judge(self, now: float) -> float:
+        """Judge an iteration by its error; return how far ahead the next one begins."""
+        step, rose = self.beta, not now <= self.error
+        self.refused = rose and not (self.plain and now < math.inf)
+        if rose:
+            self.bound, self.last, self.beta = self.last, self.beta, self.beta / 1.5
+        else:
+            self.last, self.beta = self.beta, min(self.bound, 1.05 * self.beta)
+            self.bound = min(1.0, 1.01 * self.bound)
+        if not self.refused:
+            self.error = now
+        self.plain = self.refused
+        return 0.0 if self.refused else step
+
+
+def settled_at(errors: Any, tol: float) -> int:
+    """The first look at which the last third of the run gained at most `tol` of it, or −1."""
+    for t in range(FIRST_LOOK, len(errors), LOOK_EVERY):
+        if errors[2 * t // 3] - errors[t] <= tol * errors[t]:
+            return t
+    return -1
+
+
+def order_of(W: np.ndarray, H: np.ndarray) -> np.ndarray:
+    """The places of components in order of their shares of Σ W Hᵀ."""
+    sizes = W.sum(axis=0) * H.sum(axis=0)
+    return np.argsort(-(sizes / max(sizes.sum(), 1e-300)).round(9), kind="stable")
+
+
+def balanced(W: np.ndarray, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same product with ‖w_c‖ = ‖h_c‖."""
+    w, h = np.linalg.norm(W, axis=0), np.linalg.norm(H, axis=0)
+    times = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=(w > 0) & (h > 0)))
+    times[times == 0] = 1
+    return W * times, H / times
+
+
+def sweep(F: np.ndarray, G: np.ndarray, X: np.ndarray, fixed: Any = ()) -> np.ndarray:
+    """One sweep on min ½ tr(X G Xᵀ) − tr(F Xᵀ) over X ≥ 0, one component after another."""
+    X = X.copy()
+    for c in range(len(G)):
+        if c not in fixed and G[c, c] > (100 * np.finfo(float).eps) ** 2 * G.diagonal().max():
+            X[:, c] = np.maximum(0, X[:, c] + (F[:, c] - X @ G[:, c]) / G[c, c])
+    return X
+
+
+@dataclass
+class Twin:
+    """A run of the core with one sweep in each half-step."""
+
+    V: np.ndarray
+    W: np.ndarray
+    H: np.ndarray
+    l1: tuple[float, float] = (0.0, 0.0)
+    l2: tuple[float, float] = (0.0, 0.0)
+    fixed: tuple[Any, Any] = ((), ())
+    pull: float = 0.0
+    errors: list[float] = field(default_factory=list)
+
+    def objective(self, W: np.ndarray, H: np.ndarray) -> float:
+        """Return √(2·objective / (m n))."""
+        total = ((self.V - W @ H.T) ** 2).sum()
+        if self.pull:
+            total += self.pull * ((W - H) ** 2).sum()
+        for X, l1, l2 in zip((W, H), self.l1, self.l2, strict=True):
+            total += 2 * l1 * X.sum() + l2 * (X**2).sum()
+        return math.sqrt(total / self.V.size)
+
+    def half_step(self, V: np.ndarray, W: np.ndarray, H: np.ndarray, side: int) -> np.ndarray:
+        """The new H for W; or, with side 0 and V transposed, the new W for H."""
+        ridge = (self.l2[side] + self.pull) * np.eye(W.shape[1])
+        F = V.T @ W - self.l1[side]
+        if self.pull:
+            F += self.pull * W
+        return sweep(F, W.T @ W + ridge, np.maximum(H, 0), self.fixed[side])
+
+    def run(self, iterations: int) -> Twin:
+        """Iterate, and keep the error of each iteration."""
+        momentum, ahead = Momentum(), 0.0
+        W, H, V = self.W, self.H, self.V
+        W_before, H_before = W, H
+        self.errors = [self.objective(W, H)]
+        for _ in range(iterations):
+            W_ahead, H_ahead = W + ahead * (W - W_before), H + ahead * (H - H_before)
+            H_new = self.half_step(V, W_ahead, H_ahead, 1)
+            W_new = self.half_step(V.T, H_new, W_ahead, 0)
+            ahead = momentum.judge(self.objective(W_new, H_new))
+            if not momentum.refused:
+                W_before, H_before, W, H = W, H, W_new, H_new
+            self.errors.append(momentum.error)
+        self.W, self.H = W, H
+        return self

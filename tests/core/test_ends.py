@@ -1,0 +1,138 @@
+"""Why and when runs end, and who may watch them."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.core import reference
+from tests.core.lanes import core, kinds, one, planted, rmse, run
+from tests.signals import interrupted_after
+
+LONG = {"max_iter": 2**31 - 1, "tol": 0.0}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_converged_means_that_little_is_left_to_gain(seed):
+    for V in (planted(80, 60, 5, seed=seed), 10 + planted(120, 90, 5, seed=seed)):
+        stopped = one(V, 5, seed, max_iter=5000, tol=1e-4)
+        longer = one(V, 5, seed, max_iter=8 * stopped.iterations, tol=0)
+        assert stopped.status == "CONVERGED"
+        assert reference.settled_at(stopped.errors, 1e-4) <= stopped.iterations
+        assert stopped.error <= longer.error * (1 + 1e-3)
+
+
+def test_no_tolerance_runs_to_the_limit_of_iterations():
+    for V in (np.zeros((4, 3)), planted(9, 8, 2), planted(9, 8, 2, noise=0)):
+        found = one(V, 2, max_iter=50, tol=0)
+        assert (found.status, found.iterations, len(found.errors)) == ("MAX_ITER", 50, 51)
+
+
+def test_an_exact_fit_converges_at_rounding():
+    found = one(planted(40, 30, 3, noise=0), 3, max_iter=10**5, tol=1e-12)
+    assert found.status == "CONVERGED"
+    assert found.error < 1e-12
+
+
+def test_a_target_ends_a_run():
+    V = planted(40, 30, 3)
+    target = one(V, 3, max_iter=10, finish="none", tol=0).error
+    found = one(V, 3, max_iter=1000, tol=0, target=target)
+    assert (found.status, found.iterations) == ("CONVERGED", 10)
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_a_time_limit_ends_a_run(kind, precision):
+    V = kinds()[kind]
+    found = one(V, 4, seconds=0.05, threads=2, precision=precision, **LONG)
+    assert found.status == "TIME_LIMIT"
+    assert found.error == pytest.approx(rmse(V, found), rel=1e-3)
+    assert found.errors[-1] <= found.errors[0]
+
+
+def test_no_time_at_all_returns_the_start():
+    V = planted(2000, 1500, 40)
+    W, H = (np.random.default_rng(0).random((k, 40)) for k in V.shape)
+    found = one(V, 40, start=(W, H), seconds=0, order=False, scale="none", **LONG)
+    assert found.status == "TIME_LIMIT"
+    if found.iterations == 0:
+        np.testing.assert_array_equal(found.W, W)
+
+
+def test_lanes_that_were_not_reached_return_their_starts():
+    V = planted(60, 50, 4)
+    found = run([V], [0] * 200, [4] * 200, range(200), seconds=0.05, threads=2, **LONG)
+    assert {f.status for f in found} == {"TIME_LIMIT"}
+    for f in found:
+        assert np.isfinite(f.W).all()
+        assert f.W.any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(40, 30), (3000, 800)])
+def test_ctrl_c_is_an_exception(shape, threads):
+    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
+        one(planted(shape[0], shape[1], 4), 4, threads=threads, **LONG)
+
+
+def test_ctrl_c_ends_a_list_of_lanes():
+    V = planted(40, 30, 4)
+    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
+        run([V], [0] * 50, [4] * 50, range(50), threads=2, **LONG)
+
+
+def test_who_watches_may_end_the_run_and_sees_its_point():
+    V, seen = planted(40, 30, 4), []
+
+    def watch(lane, iteration, error, W, H):
+        seen.append((lane, iteration, error, float(np.sqrt(np.mean((V - W @ H.T) ** 2)))))
+        return iteration >= 20
+
+    found = one(V, 4, callback=watch, **LONG)
+    assert (found.status, found.iterations) == ("INTERRUPTED", 20)
+    assert [row[:2] for row in seen] == [(0, 5), (0, 10), (0, 15), (0, 20)]
+    for _, _, error, true in seen:
+        assert error == pytest.approx(true, rel=1e-9)
+
+
+def test_an_exception_of_who_watches_arrives():
+    def watch(*_):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        one(planted(40, 30, 4), 4, callback=watch, threads=2, **LONG)
+
+
+def test_who_watches_may_call_the_core():
+    V, inner = planted(400, 300, 6), []
+    alone = one(V, 6, max_iter=20)
+
+    def watch(*_):
+        inner.append(one(V, 6, max_iter=20, threads=2).bits())
+
+    assert one(V, 6, max_iter=20, threads=2, callback=watch).bits() == alone.bits()
+    assert set(inner) == {alone.bits()}
+
+
+def test_numbers_that_overflow_end_a_run():
+    V = planted(20, 10, 2)
+    start = (np.full((20, 2), 1e200), np.full((10, 2), 1e200))
+    found = one(V, 2, start=start, max_iter=10)
+    assert found.status == "NONFINITE"
+    assert np.isfinite(found.W).all()
+
+
+def test_several_threads_of_python_may_call_at_once():
+    V = planted(300, 200, 6)
+    expected, found = one(V, 6, max_iter=30).bits(), []
+    threads = [
+        threading.Thread(target=lambda: found.append(one(V, 6, max_iter=30, threads=2).bits()))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 8
+    assert core.threads() >= 1
