@@ -47,8 +47,9 @@ write_pages(HERE)
 
 
 def setup(app):
-    """Docstrings are plain text with `code`: what would be markup elsewhere stands as it is."""
+    """Read docstrings as plain text with `code`, and link to the log as to other files."""
     app.connect("autodoc-process-docstring", _as_plain_text, priority=100)
+    app.connect("source-read", _link_files)
 
 
 def _as_plain_text(app, what, name, obj, options, lines):
@@ -56,3 +57,8 @@ def _as_plain_text(app, what, name, obj, options, lines):
         pieces = re.split(r"(`[^`]*`)", line)
         pieces[::2] = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", piece) for piece in pieces[::2]]
         lines[number] = "".join(pieces)
+
+
+def _link_files(app, docname, source):
+    """Pages of the log are no pages of the site: links to them are links to files, as to code."""
+    source[0] = re.sub(r"\]\(((?:\.\./)+lab/[^)]*\.md)\)", r"](path:\1)", source[0])

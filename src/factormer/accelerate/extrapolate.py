@@ -28,7 +28,7 @@ class Extrapolation:
 
     After a rise of the loss, β falls by `eta` and the previous β becomes the bound. The proposal
     may have negative entries: solvers start from its nonnegative part, products use it as it is.
-    β grows faster than in the paper (1.01 and 1.005), which needs fewer iterations: docs/log.md.
+    β grows faster than in the paper (1.01 and 1.005), which needs fewer iterations: lab/log.
     """
 
     beta: float = rules.BETA

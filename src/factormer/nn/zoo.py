@@ -25,7 +25,7 @@ from factormer.nn.rank import RankConfig, RankNetwork
 from factormer.nn.refining import Network, RefiningFactormer, build
 
 FORMAT = "factormer-1"
-_PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (docs/log.md)
+_PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (lab/log)
 Model = TypeVar("Model", bound=torch.nn.Module)
 Config = ModelConfig | AnyRankConfig | RankConfig | AnyFactormerConfig
 _KINDS = {  # a card without a kind: ModelConfig

@@ -88,7 +88,7 @@ class Rooted:
     float32, since it is only a start. Least squares iterate some thirty times faster than Newton
     steps, and end near better optima than those that steps from a random start find. They take all
     of √V: a sketch, narrow as it is, leads elsewhere; and early errors do not tell which fit will
-    be the best (docs/log.md).
+    be the best (lab/log).
     """
 
     on_roots: int = 80
