@@ -59,6 +59,7 @@ FLAT = 2e-4  # the gain in an error, as a share of it, below which a longer run 
 WIDE = 1.06  # the ratio of the ends of an interval from which more pairs are made
 FEW = 5  # pairs that are made whatever time they take
 TURN = 0.03  # seconds of calls in a turn, at least; a shorter call is made several times
+HANGS = 120  # seconds for what a version compiles, beside those of its call
 BUSY = 0.3  # of the load average, above which a warning is printed
 SIDES = ("old", "new")
 
@@ -117,7 +118,7 @@ class Comparison:
     def ask(self, side: int, job: Job, **how: Any) -> dict[str, Any]:
         """Return the answer of a version to a request."""
         how = {"repeat": 1, "warm": False, "judge": False} | how
-        return self._processes[side].ask(job, 4 * self.limit, **how)
+        return self._processes[side].ask(job, HANGS + 4 * self.limit, **how)
 
     def timed(self, jobs: list[Job], **about: Any) -> Row:
         """Return a row: the times of a job for each version, in pairs, with errors of both."""
