@@ -1,5 +1,6 @@
 """Files of every release since 0.1 are read by this version, and give what they gave."""
 
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -67,8 +68,20 @@ def test_a_run_of_a_later_version_is_refused(kept, schema: Any, capsys):
     )
 
 
+NAMES = json.loads(Path(__file__).with_name("names.json").read_text())
+
+
+@pytest.mark.parametrize("release", NAMES)
+def test_public_names_can_be_imported(release):
+    for module, names in NAMES[release].items():
+        there = importlib.import_module(module)
+        assert [name for name in names if not hasattr(there, name)] == []
+
+
 def test_this_release_has_its_files():
     """Write them before it is released: `python -m tests.kept.write`."""
     from factormer import __version__
 
-    assert f"v{'.'.join(__version__.split('.')[:2])}" in [folder.name for folder in RELEASES]
+    release = ".".join(__version__.split(".")[:2])
+    assert f"v{release}" in [folder.name for folder in RELEASES]
+    assert release in NAMES
