@@ -217,7 +217,9 @@ def reported_is_recomputed(case: Case, x: Answer, truth: Value) -> None:
     """rmse, loss and the end of the trace, beside extended precision."""
     if not _is_judged(case, x, truth):
         return
-    mine, slack = truth.rmse, truth.blur + _share(case) * truth.rmse
+    mine = np.sqrt(2 * max(truth.fit, 0) / truth.entries)  # of the data, without penalties
+    blur = np.sqrt(2 * (max(truth.fit, 0) + truth.noise) / truth.entries) - mine
+    slack = blur + _share(case) * mine
     claim(np.isfinite(x.rmse), "reported_is_finite", f"rmse {x.rmse}, in truth {mine:g}")
     claim(abs(x.rmse - mine) <= slack, "rmse_is_recomputed", f"{x.rmse:g}, in truth {mine:g}")
     if not _overflows(truth.total):

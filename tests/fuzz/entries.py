@@ -68,7 +68,7 @@ def stack(case: Case) -> str:
     rank = keywords.pop("rank", case.rank)
     whole = called(case, factormer.factorize, V, rank, W=W, H=H, **keywords)
     factors_are_finite(as_array(whole.W), as_array(whole.H))
-    for k, error in enumerate(np.atleast_1d(whole.rmse)):
+    for k, error in enumerate(np.atleast_1d(whole.error)):
         try:
             one = called(case, factormer.factorize, V[k], rank, W=W[k], H=H[k], **keywords)
         except Refused as refusal:
@@ -84,9 +84,9 @@ def stack(case: Case) -> str:
         if case.dtype == np.float32 and case.spec["data"]["kind"] == "wide-range":
             continue  # entries that span twelve orders: float32 has no digits for the smaller ones
         share = 1e-2 if grown else 1e-3 if single else 1e-4 if many else 1e-6
-        room = share * max(unit, float(one.rmse))
-        close = abs(float(one.rmse) - error) <= room or not np.isfinite(size)
-        claim(close, "a_stack_is_its_members", f"{error:g} within, {one.rmse:g} alone")
+        room = share * max(unit, float(one.error))
+        close = abs(float(one.error) - error) <= room or not np.isfinite(size)
+        claim(close, "a_stack_is_its_members", f"{error:g} within, {one.error:g} alone")
     return whole.status.name
 
 
@@ -106,9 +106,9 @@ def many(case: Case) -> str:
     factors_are_finite(as_array(found.W), as_array(found.H))
     A = np.nan_to_num(case.A.astype(float))
     unit = np.longdouble(np.sqrt(np.square(A / (A.max() or 1)).mean()) * A.max()) ** (case.beta / 2)
-    room = 1e-5 * max(unit, float(one.rmse))
-    close = abs(float(one.rmse) - float(found.rmse)) <= room or not np.isfinite(unit)
-    claim(close, "many_are_as_alone", f"{found.rmse:g} among many, {one.rmse:g} alone")
+    room = 1e-5 * max(unit, float(one.error))
+    close = abs(float(one.error) - float(found.error)) <= room or not np.isfinite(unit)
+    claim(close, "many_are_as_alone", f"{found.error:g} among many, {one.error:g} alone")
     return found.status.name
 
 

@@ -206,7 +206,16 @@ def test_table_has_a_row_for_each():
     pandas = pytest.importorskip("pandas")
     table = factorize_many(problem(10, 8, 2, 0), [1, 2], n_init=2).table()
     assert isinstance(table, pandas.DataFrame)
-    assert list(table.columns) == ["problem", "rank", "run", "seed", "rmse", "n_iter", "status"]
+    assert list(table.columns) == [
+        "problem",
+        "rank",
+        "run",
+        "seed",
+        "rmse",
+        "loss",
+        "n_iter",
+        "status",
+    ]
     assert len(table) == 4
 
 

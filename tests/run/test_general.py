@@ -8,7 +8,7 @@ import scipy.sparse
 import torch
 from sklearn.decomposition import non_negative_factorization
 
-from factormer import factorize
+from factormer import factorize, factorize_many
 from factormer.penalties import (
     L1,
     L2,
@@ -339,7 +339,7 @@ def test_known_columns_are_those_of_float64_in_what_is_reported(random, monkeypa
     result = factorize(V, 3, loss=KL, regularize_H=[fixed, L2(100.0)], max_iter=3)
     Y = result.W @ result.H.T
     loss = (V * np.log(V / Y) - V + Y).sum() + 100.0 * (result.H**2).sum() / 2
-    assert result.rmse == pytest.approx(np.sqrt(2 * loss / V.size), rel=1e-12)
+    assert result.loss == pytest.approx(loss, rel=1e-12)
 
 
 def test_known_columns_of_any_size_have_a_start(random):
@@ -383,3 +383,32 @@ def test_the_size_of_counts_does_not_matter(c):
     V = np.random.default_rng(0).random((30, 20))
     plain, scaled = (factorize(A, 3, loss=KL, max_iter=20) for A in (V, c * V))
     assert scaled.rmse / np.sqrt(c) == pytest.approx(plain.rmse, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", KL])
+@pytest.mark.parametrize("known", ["all", "weighted"])
+def test_rmse_is_of_the_data_and_loss_of_the_objective_where_penalties_are(loss, known, random):
+    V = low_rank(random) + 0.1
+    omega = np.ones(V.shape) if known == "all" else random.random(V.shape)
+    given = {} if known == "all" else {"weights": omega}
+    penalty: Any = {"regularize_W": L1(0.3), "regularize_H": L2(0.2)}
+    result = factorize(V, 3, loss=loss, max_iter=50, **given, **penalty)
+    fit = result.W @ result.H.T
+    entries = (fit - V) ** 2 / 2 if loss == "frobenius" else V * np.log(V / fit) - V + fit
+    misfit = (omega * entries).sum()
+    terms = 0.3 * result.W.sum() + 0.1 * (result.H**2).sum()
+    assert result.rmse == pytest.approx(np.sqrt(2 * misfit / V.size), rel=1e-9)
+    assert result.loss == pytest.approx(misfit + terms, rel=1e-9)
+    table = factorize_many([V], 3, loss=loss, max_iter=50, **penalty).columns()
+    alone = factorize(V, 3, loss=loss, max_iter=50, **penalty)
+    assert table["rmse"][0] == pytest.approx(alone.rmse)
+    assert table["loss"][0] == pytest.approx(alone.loss)
+
+
+def test_rmse_of_a_stack_with_penalties_is_that_of_each_member(random):
+    V = torch.from_numpy(np.stack([low_rank(random), 2 * low_rank(random)]))
+    result: Any = factorize(V, 3, regularize_W=L1(0.3), regularize_H=L1(0.1), max_iter=20)
+    residual = (result.W @ result.H.mT - V).square().mean(dim=(1, 2)).sqrt()
+    np.testing.assert_allclose(result.rmse, residual.numpy(), rtol=1e-9)
+    assert (result.loss > result.rmse**2 * V[0].numel() / 2).all()
+    assert "rmse" in repr(result)

@@ -50,10 +50,10 @@ def test_the_squared_error_is_told_beside_an_objective_with_penalties(options):
     V, result = factorized(regularize_W=L1(0.1), regularize_H=L2(3.0), **options)
     left = (result.W @ result.H.T - (V + 1))[options.get("mask", np.ones_like(V, bool))]
     for shown in (repr(result), result._repr_html_()):
-        found = re.search(r", objective [^,]+, RMSE ([^,]+), 20 iterations", shown)
+        found = re.search(r", objective [^,]+, rmse ([^,]+), 20 iterations", shown)
         assert found is not None
         assert float(found[1]) == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-3)
-    assert "RMSE" not in repr(factorized(loss="kl", regularize_W=L1(0.1))[1])
+    assert "RMSE" not in repr(factorized(loss="kl", regularize_W=L1(0.1))[1])  # nor is it one
 
 
 def test_a_sweep_from_disk_tells_what_was_minimised(tmp_path):

@@ -26,10 +26,9 @@ from factormer.estimator.options import (
     warn_of_zeros,
 )
 from factormer.problem.problem import Problem
-from factormer.run.execute import rmse
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients
+from factormer.run.settle import coefficients, rmse
 
 
 def seeded(options: Any, V: Matrix) -> AbstractContextManager[int]:

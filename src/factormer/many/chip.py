@@ -23,7 +23,7 @@ from factormer.run.order import SCALES
 from factormer.run.plan import Explanation
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
-from factormer.run.trace import Trace
+from factormer.run.trace import Trace, half_square
 from factormer.solvers.hals import HALS
 from factormer.starts import Random
 
@@ -221,7 +221,8 @@ class Bucket:
         """The numbers of each."""
         names = np.array([status.name for status in _STATUS], object)
         rmse, n_iter, status, _ = self._report
-        return Summaries(rmse, n_iter, names[status])
+        loss = half_square(rmse, self.ends[:, 2] * self.ends[:, 3])
+        return Summaries(rmse, loss, n_iter, names[status])
 
     def result(self, place: int) -> Result:
         """One of the results; its trace has the end alone."""

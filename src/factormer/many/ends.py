@@ -17,7 +17,7 @@ from factormer.many.results import Outcome
 from factormer.run.order import SCALES
 from factormer.run.plan import Explanation, Plan
 from factormer.run.result import Result, Status
-from factormer.run.trace import Row, Trace
+from factormer.run.trace import Row, Trace, half_square
 from factormer.solvers.coding import Coder
 
 EXACT = 1e-4  # error relative to V below which a single call does it all
@@ -66,7 +66,8 @@ def outcome(
     history, rmse = ended.history * mean, ended.rmse * mean
     about = plan, said, jobs.as_given[int(jobs.problem[index])]
     make = partial(result_of, W, H, ended.status, history, ended.seconds, rmse, *about)
-    return Outcome(rmse, len(history) - 1, ended.status, make)
+    loss = float(half_square(rmse, W.shape[0] * H.shape[0]))
+    return Outcome(rmse, loss, len(history) - 1, ended.status, make)
 
 
 def result_of(

@@ -16,6 +16,7 @@ class Summaries(NamedTuple):
     """Results in numbers, an array each."""
 
     rmse: np.ndarray
+    loss: np.ndarray
     n_iter: np.ndarray
     status: np.ndarray  # names
 
@@ -36,6 +37,7 @@ class Outcome(NamedTuple):
     """How one job ended: in numbers, and the function that makes its result."""
 
     rmse: float
+    loss: float
     n_iter: int
     status: Status
     result: Callable[[], Result]
@@ -49,9 +51,9 @@ class Listed(NamedTuple):
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
-        rmse, n_iter = [o.rmse for o in self.outcomes], [o.n_iter for o in self.outcomes]
-        names = [o.status.name for o in self.outcomes]
-        return Summaries(np.array(rmse, float), np.array(n_iter, int), np.array(names, object))
+        rmse, loss, n_iter, status, _ = zip(*self.outcomes, strict=True)
+        names = np.array([s.name for s in status], object)
+        return Summaries(np.array(rmse, float), np.array(loss, float), np.array(n_iter, int), names)
 
     def result(self, place: int) -> Result:
         """One of the results."""
@@ -120,21 +122,21 @@ class Results(Sequence[Any]):
         return (self[k] for k in range(len(self)))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The table as arrays: problem, rank, run, seed, rmse, n_iter and status of each job."""
+        """The table as arrays: problem, rank, run, seed, rmse, loss, n_iter, status of each job."""
         jobs, count = self._jobs, len(self)
-        rmse, n_iter = np.full(count, np.nan), np.zeros(count, int)
+        rmse, loss, n_iter = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, int)
         status = np.full(count, "MISSING", object)
         for batch in self._batches:
             at = batch.indices
-            rmse[at], n_iter[at], status[at] = batch.summaries()
-        found = {"rmse": rmse, "n_iter": n_iter, "status": status.astype(str)}
+            rmse[at], loss[at], n_iter[at], status[at] = batch.summaries()
+        found = {"rmse": rmse, "loss": loss, "n_iter": n_iter, "status": status.astype(str)}
         return {
             name: getattr(jobs, name).copy() for name in ("problem", "rank", "run", "seed")
         } | found
 
     @property
     def rmse(self) -> np.ndarray:
-        """The error of each; NaN where there is none."""
+        """The root mean square error of each; NaN where there is none."""
         return self.columns()["rmse"]
 
     def table(self) -> Any:
@@ -147,8 +149,10 @@ class Results(Sequence[Any]):
         return f"<Results: {len(self)} factorizations{missing}{self._median() if done else ''}>"
 
     def _median(self) -> str:
-        """The median error, of an entry if it is not the RMSE."""
+        """The median of what was minimised: the RMSE, or the mean of another loss, or all of it."""
         rmse, measure = np.nanmedian(self.rmse), self._jobs.plan(0).request.problem.measure
         if measure == "RMSE":
             return f", median RMSE {rmse:.4g}"
+        if measure == "objective":
+            return f", median objective {np.nanmedian(self.columns()['loss']):.4g}"
         return f", median {measure} {rmse**2 / 2:.4g} an entry"

@@ -24,6 +24,7 @@ from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
 from factormer.run.plan import Plan
 from factormer.run.result import Result, Status
+from factormer.run.trace import half_square
 
 _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
@@ -282,4 +283,5 @@ def _ready(jobs: Jobs, index: int, clock: Clock) -> Plan:
 
 def _outcome(jobs: Jobs, index: int, result: Result) -> Outcome:
     result = replace(result, as_given=jobs.as_given[int(jobs.problem[index])])
-    return Outcome(float(result.error), result.n_iter, result.status, lambda: result)
+    loss = float(half_square(float(result.error), result.trace.entries))
+    return Outcome(float(result.rmse), loss, result.n_iter, result.status, lambda: result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
 from factormer.run.plan import Plan
 from factormer.run.result import Result, Status
+from factormer.run.trace import half_square
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,9 @@ class Solved:
         assert several is not None
         rmse = self.numbers[:, several.RMSE] * self.numbers[:, several.MEAN]
         status = np.array([self._status(k).name for k in range(len(self.indices))], object)
-        return Summaries(rmse, self.numbers[:, several.N_ITER].astype(int), status)
+        entries = np.array([math.prod(plan.request.problem.V.shape) for plan in self.plans])
+        n_iter = self.numbers[:, several.N_ITER].astype(int)
+        return Summaries(rmse, half_square(rmse, entries), n_iter, status)
 
     def result(self, place: int) -> Result:
         """One of the results."""

@@ -24,7 +24,7 @@ from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
 from factormer.run.plan import Explanation
 from factormer.run.result import Result, Status
-from factormer.run.trace import Row, Trace
+from factormer.run.trace import Row, Trace, half_square
 
 _log = logging.getLogger(__name__)
 _TYPES = (np.float32, np.float64)
@@ -61,7 +61,12 @@ class Stored:
     def summaries(self) -> Summaries:
         """The numbers of each."""
         a = self.arrays
-        return Summaries(a["error"].copy(), a["steps"] - 1, a["status"].astype(object))
+        misfit = a.get("misfit", np.full(len(a["error"]), np.nan))
+        rmse, loss = (
+            np.where(np.isnan(misfit), a["error"], misfit),
+            half_square(a["error"], a["entries"]),
+        )
+        return Summaries(rmse, loss, a["steps"] - 1, a["status"].astype(object))
 
     def result(self, place: int) -> Result:
         """One of the results."""
@@ -83,7 +88,11 @@ class Stored:
         trace.measure = "RMSE" if plan is None else plan.measure
         misfit = float(a["misfit"][place]) if "misfit" in a else math.nan
         found = Result(Factors(W, H), status, trace, error, self.jobs.as_given[problem], plan)
-        return found if math.isnan(misfit) else replace(found, misfit=torch.tensor(misfit))
+        return (
+            found
+            if math.isnan(misfit)
+            else replace(found, misfit=torch.tensor(misfit, dtype=torch.float64))
+        )
 
 
 def packed(results: Mapping[int, Result]) -> dict[str, np.ndarray]:

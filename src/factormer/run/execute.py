@@ -10,8 +10,6 @@ from itertools import cycle
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
@@ -29,7 +27,7 @@ from factormer.run.order import canonical
 from factormer.run.plan import Plan, View
 from factormer.run.request import Limits, Request
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients, plain_rmse, settled_by_products
+from factormer.run.settle import coefficients, misfit_of, rmse, settled_by_products
 from factormer.run.stages import Stage, solve_in_stages, stride_of
 from factormer.run.stop import (
     Decrease,
@@ -95,16 +93,8 @@ def _one(
     assert best is not None
     result = _settled(plan, best, until)
     result = small.tidied(result, request) if is_small else _tidy(result, request)
-    misfit = _misfit(asked.request.problem, result)
+    misfit = misfit_of(asked.request.problem, result)
     return replace(result, plan=asked.explanation, misfit=misfit)
-
-
-def _misfit(problem: Problem, result: Result) -> Float[Tensor, ""] | None:
-    """The RMSE where penalties make the error another; not of what is beyond memory."""
-    is_known = problem.measure == "RMSE" or not problem.loss.is_quadratic
-    if is_known or isinstance(problem.V, Blocks) or result.factors.W.dim() > 2:
-        return None
-    return plain_rmse(problem.V, result.factors)
 
 
 def _thinned(plan: Plan) -> Plan:
@@ -340,11 +330,3 @@ def _tidy(result: Result, request: Request) -> Result:
         return result
     scale = request.scale if request.is_free else None
     return replace(result, factors=canonical(result.factors, request.order, scale))
-
-
-def rmse(problem: Problem, x: Factors) -> Float[Tensor, ""]:
-    """√(2·objective / entries) at x: what a trace holds."""
-    if problem.is_plain:
-        return plain_rmse(problem.V, x)
-    scaled, mean = problem.normalized()
-    return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))

@@ -43,7 +43,7 @@ class Result:
     error: Float[Tensor, "*b"]
     as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
     plan: Any = field(default=None, repr=False)  # in words: what was chosen, and why
-    misfit: Float[Tensor, ""] | None = field(default=None, repr=False)  # RMSE, where penalties are
+    misfit: Float[Tensor, "*b"] | None = field(default=None, repr=False)  # where penalties are
 
     def __repr__(self) -> str:
         *batch, m, r = self.factors.W.shape
@@ -52,7 +52,7 @@ class Result:
         value = self.rmse if measure == "RMSE" else self.loss
         error = f"{measure} {'up to ' if batch else ''}{np.max(value):.4g}"
         if self.misfit is not None:
-            error += f", RMSE {self.misfit.item():.4g}"
+            error += f", rmse {np.max(self.rmse):.4g}"
         many = f"{'×'.join(map(str, batch))} of " if batch else ""
         seconds = self.trace.seconds[-1] if len(self.trace) else 0.0
         return (
@@ -94,15 +94,22 @@ class Result:
 
     @property
     def rmse(self) -> float | np.ndarray:
-        """Root mean square error of the factors returned; with penalties √(2·loss / entries)."""
-        return self.error.item() if self.error.dim() == 0 else self.error.cpu().numpy()
+        """Root mean square error of the factors returned, whatever the penalties.
+
+        Under another loss √(2·misfit / entries). What was minimised is `loss`.
+        """
+        return _number(self.error if self.misfit is None else self.misfit)
 
     @property
     def loss(self) -> float | np.ndarray:
         """The objective at the factors returned: ½‖W Hᵀ − V‖², or what was minimised instead."""
-        return objective(self.rmse, self.trace.entries)
+        return objective(_number(self.error), self.trace.entries)
 
     @property
     def n_iter(self) -> int:
         """Outer iterations made."""
         return len(self.trace) - 1
+
+
+def _number(error: Float[Tensor, "*b"]) -> float | np.ndarray:
+    return error.item() if error.dim() == 0 else error.cpu().numpy()

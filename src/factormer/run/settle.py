@@ -199,3 +199,22 @@ def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
         x = x.scale(1 / unit)
     error = (problem.sq_error(x) / problem.size()).sqrt()
     return error if unit is None else unit * error
+
+
+def rmse(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
+    """√(2·objective / entries) at x: what a trace holds."""
+    if problem.is_plain and x.W.dim() == 2:
+        return plain_rmse(problem.V, x)
+    scaled, mean = problem.normalized()
+    return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))
+
+
+def misfit_of(problem: Problem, result: Result) -> Float[Tensor, "*b"] | None:
+    """√(2·misfit / entries) where penalties make the error another; else None."""
+    if not (problem.on_w.terms or problem.on_h.terms):
+        return None
+    V, x = problem.V, result.factors
+    if isinstance(V, Blocks):  # which are not read again
+        penalty = problem.on_w.value(x.W.double()) + problem.on_h.value(x.H.double())
+        return (result.error.square() - 2 * penalty / problem.size()).clamp(min=0).sqrt()
+    return rmse(replace(problem, on_w=Penalties(()), on_h=Penalties(())), x)

@@ -29,11 +29,15 @@ class Row(NamedTuple):
     gap: float = math.nan
 
 
+def half_square(rmse: Any, entries: Any) -> Any:
+    """½·entries·rmse²; infinite or 0 if it overflows or underflows float64."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.square(np.asarray(rmse, np.float64) * np.sqrt(np.asarray(entries) / 2))
+
+
 def objective(rmse: Any, entries: Any) -> float | np.ndarray:
     """½·entries·rmse²; infinite or 0, with a warning, if it overflows or underflows float64."""
-    rmse, root = np.asarray(rmse, np.float64), np.sqrt(np.asarray(entries) / 2)
-    with np.errstate(over="ignore", under="ignore"):
-        value = np.square(rmse * root)
+    rmse, value = np.asarray(rmse, np.float64), half_square(rmse, entries)
     if bool(((value == 0) & (rmse > 0)).any() or (np.isinf(value) & np.isfinite(rmse)).any()):
         warn(
             f"The loss is beyond float64, where the error of an entry is {rmse.max():g}: look at "

@@ -16,12 +16,11 @@ from factormer.data.intake import as_seed, check_limits, like
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
 from factormer.many.resample import RESAMPLES
-from factormer.run.execute import rmse
 from factormer.run.hints import hinted
 from factormer.run.order import canonical, shares
 from factormer.run.request import Request, check_choice, check_count
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients
+from factormer.run.settle import coefficients, rmse
 from factormer.run.trace import Trace
 from factormer.run.watch import counted
 from factormer.select.agreement import Consensus, Matched

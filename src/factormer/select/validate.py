@@ -210,7 +210,7 @@ def cross_validate(
                     if result.status is Status.INTERRUPTED:
                         raise KeyboardInterrupt
                     left[place] -= 1
-                    if job not in best or result.rmse < best[job].rmse:
+                    if job not in best or result.error < best[job].error:
                         best[job] = result
                     if not left[place]:
                         x = best.pop(job).factors

@@ -46,9 +46,9 @@ def best_run(
     try:
         for index, result in runs:
             done += 1
-            least = min(least, float(result.rmse))
+            least = min(least, float(result.error))
             found[index] = result
-            found = {k: x for k, x in found.items() if float(x.rmse) <= least * (1 + _EQUAL)}
+            found = {k: x for k, x in found.items() if float(x.error) <= least * (1 + _EQUAL)}
             if ran is not None:
                 ran(done, least)
     except KeyboardInterrupt:
