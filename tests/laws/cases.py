@@ -32,7 +32,7 @@ from tests.networks import random_any_rank, random_network, small_config
 RANK = 3  # that of the networks below
 MAX_SIZE = 8
 
-law = settings(max_examples=10)
+law = settings(max_examples=6)
 
 
 class Case(NamedTuple):
