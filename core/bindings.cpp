@@ -160,6 +160,7 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
              nb::object fixed, int64_t max_iter, double tol, double target, double seconds, std::pair<double, double> l1,
              std::pair<double, double> l2, double pull, int64_t max_sweeps, const std::string& precision, const std::string& finish,
              bool order, const std::string& scale, int64_t threads_asked, nb::object callback) {
+    Call call;  // whose clock begins before anything is copied
     const size_t count = index.size();
     if (ranks.size() != count || seeds.size() != count) refuse("index, ranks and seeds have to be of one length");
     if (count > size_t(INT32_MAX) || nb::len(matrices) > size_t(INT32_MAX)) refuse("there are too many lanes");
@@ -239,7 +240,6 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         }
     }
 
-    Call call;
     call.callback = callback, call.found[0] = &W, call.found[1] = &H;
     Host host;
     host.self = &call, host.allocate = allocate, host.release = release;

@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.core.built import BUILD
+
 RECORDED = Path(__file__).with_name("instructions.json")
 FEW, MANY = 10, 20  # iterations of two runs, whose difference is counted
 
@@ -50,7 +52,7 @@ def collected(name: str, iterations: int) -> int:
     call = f"from tests.core.instructions import work; work({name!r}, {iterations})"
     options = ["--callgrind-out-file=/dev/null", "--toggle-collect=factormer::avx2::run(*"]
     command = ["valgrind", "--tool=callgrind", *options, sys.executable, "-c", call]
-    environment = {**os.environ, "FACTORMER_ISA": "avx2"}
+    environment = {**os.environ, "FACTORMER_ISA": "avx2", "FACTORMER_CORE": str(BUILD)}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return int(re.findall(r"Collected : (\d+)", done.stderr)[-1])
 
@@ -69,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true")
     now = counted()
-    if parser.parse_args().record:
+    if parser.parse_args().record or not RECORDED.exists():
         RECORDED.write_text(json.dumps(now, indent=1) + "\n")
     before = json.loads(RECORDED.read_text())
     for name, count in now.items():
