@@ -197,9 +197,9 @@ def _auto_for_losses(problem: Problem) -> tuple[str, str]:
     if TRAITS["squared error"].holds(asked):
         return "hals", "the squared error with L1 and L2"
     one = len(V.shape) == 2 and V.device.type == "cpu"
-    if one and TRAITS["compiled rows"].holds(asked):
+    if one and TRAITS["β"].holds(asked):
         return "newton", "one matrix on a CPU"
-    return "mu-extrapolated", "products alone, for stacks, GPUs and machines without numba"
+    return "mu-extrapolated", "products alone, for stacks and GPUs"
 
 
 def _looks_ahead(V: Matrix, rank: int) -> bool:
