@@ -111,7 +111,7 @@ core-asan: $(INSTALLED) ## Run the tests of the core under AddressSanitizer and 
 core-tsan: $(INSTALLED) ## Run the tests of lanes and threads under ThreadSanitizer, in build/core-tsan
 	$(CMAKE_CORE) -B $(CORE)-tsan -DSANITIZE=thread
 	cmake --build $(CORE)-tsan --parallel 2
-	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" TSAN_OPTIONS=halt_on_error=1 FACTORMER_CORE=$(CORE)-tsan OPENBLAS_NUM_THREADS=1 \
+	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" TSAN_OPTIONS=halt_on_error=1:suppressions=core/tsan.txt FACTORMER_CORE=$(CORE)-tsan OPENBLAS_NUM_THREADS=1 \
 	  $(PYTEST) --noconftest tests/core/test_bits.py tests/core/test_ends.py -k "thread or neighbours or share or time or watch or lanes"
 
 core-count: core ## Count the instructions of an iteration in four fixed cases, by callgrind, beside those recorded
