@@ -56,7 +56,7 @@ demo: $(READY) ## Factorize the digits beside scikit-learn, and draw the compone
 	$(BIN)/factormer demo
 
 test: $(INSTALLED) ## Run the tests of the package, all but the slow ones
-	$(PYTEST) -n 2 --dist worksteal
+	$(PYTEST) -n 2 --dist worksteal --ignore=tests/core
 
 test-lab: $(INSTALLED) ## Run the tests of the lab, all but the slow ones
 	$(PYTEST) -n 2 --dist worksteal lab/tests
@@ -92,6 +92,9 @@ fuzz-again: $(INSTALLED) ## Try the inputs again that `make fuzz` found to fail,
 
 fuzz-sklearn: $(INSTALLED) ## Compare final errors with scikit-learn's NMF on INPUTS=2000 matrices
 	$(BIN)/python -m tests.fuzz --sklearn $(or $(INPUTS),2000) --jobs $(or $(JOBS),2)
+
+# cmake and ninja of .venv come first.
+core core-asan core-tsan: export PATH := $(abspath $(BIN)):$(PATH)
 
 core: $(INSTALLED) ## Compile the core in build/core, for its own tests: the package does not use it yet
 	$(CMAKE_CORE) -B $(CORE)

@@ -34,10 +34,16 @@ def build() -> None:
             import fcntl
 
             fcntl.flock(lock, fcntl.LOCK_EX)
-        ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
+        cmake, ninja = _tool("cmake"), _tool("ninja")
+        by = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
         python = f"-DPython_EXECUTABLE={sys.executable}"
-        _run(["cmake", "-S", str(SOURCE), "-B", str(BUILD), python, *ninja])
-        _run(["cmake", "--build", str(BUILD), "--parallel", "2"])
+        _run([cmake or "cmake", "-S", str(SOURCE), "-B", str(BUILD), python, *by])
+        _run([cmake or "cmake", "--build", str(BUILD), "--parallel", "2"])
+
+
+def _tool(name: str) -> str | None:
+    """Return the path of a program, which this Python's environment may bring."""
+    return shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
 
 
 def _run(command: list[str]) -> None:
