@@ -87,9 +87,11 @@ def test_a_look_sees_error_and_gradient(dtype):
     for k in range(2):
         lines.enter(np.random.default_rng(k).random((r, sum(V.shape))).round(1))  # some are 0
     lines.iterate()
-    errors, slopes = lines.look(1)
+    errors, slopes, norms = lines.look(1)
     (x,) = [lines.leave(1)]
     point = Factors(*(torch.from_numpy(F.T.copy()) for F in np.split(x, [V.shape[0]], axis=1)))
     problem = Problem(V, r)
     assert errors[0] == pytest.approx(float(problem.sq_error(point)), rel=1e-4)
     assert slopes[0] == pytest.approx(float(problem.stationarity(point)), rel=1e-4)
+    norm = float(V.sq_norm()) ** 0.5 * sum(float(F.norm()) for F in point)
+    assert norms[0] == pytest.approx(norm, rel=1e-4)

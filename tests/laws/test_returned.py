@@ -82,15 +82,16 @@ def test_last_steps_never_do_worse_than_the_best_iterate(loss, demand, seed):
     )  # fmt: skip
     W = model.fit_transform(V)
     H = model.components_
-    objective = divergence(V, W @ H, loss) + penalty(term, W)
+    misfit = divergence(V, W @ H, loss)
+    objective = misfit + penalty(term, W)
     size = divergence(V, np.full_like(V, V.mean()), loss)
     noise = 1e-13 * max(size, (V**2).sum() if loss == "frobenius" else size)
     assert objective <= min(errors) ** 2 * V.size / 2 * (1 + 1e-9) + noise
     assert (W >= 0).all()
     assert np.isfinite(W).all()
-    assert model.result_.rmse == pytest.approx(
-        np.sqrt(2 * max(objective, 0) / V.size), rel=1e-6, abs=np.sqrt(2 * noise / V.size)
-    )
+    assert model.result_.loss == pytest.approx(objective, rel=2e-6, abs=noise)
+    rmse, digits = np.sqrt(2 * max(misfit, 0) / V.size), np.sqrt(2 * noise / V.size)
+    assert model.result_.rmse == pytest.approx(rmse, rel=1e-6, abs=digits)
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
