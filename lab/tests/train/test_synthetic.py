@@ -6,7 +6,7 @@ from torch import Tensor
 
 from factormer.data import Dense
 from factormer.problem.problem import Problem
-from factormer.starts import NNDSVD
+from factormer.starts import NNDSVD, Rotated
 from factormer_lab.train import synthetic
 from factormer_lab.train.synthetic import (
     TRAINING,
