@@ -60,5 +60,5 @@ def _as_plain_text(app, what, name, obj, options, lines):
 
 
 def _link_files(app, docname, source):
-    """Pages of the log are no pages of the site: links to them are links to files, as to code."""
+    """Turn links to pages of the lab, which are no pages of the site, into links to files."""
     source[0] = re.sub(r"\]\(((?:\.\./)+lab/[^)]*\.md)\)", r"](path:\1)", source[0])
