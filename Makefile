@@ -163,8 +163,8 @@ $(CLIENTS_ENV)/installed.stamp: constraints.txt
 	@cd $(CLIENTS_ENV) && bin/python $(PIP_INSTALL) $(CLIENTS) -e ../..
 	@touch $@
 
-clients: $(CLIENTS_ENV)/installed.stamp ## Run real clients as they are and patched: NAME=agree, CLIENT="cnmf sigprofiler", SMALL=1, FACTORMER_DATA=…
-	PYTHONPATH=lab/src $(CLIENTS_ENV)/bin/python -m factormer_lab.bench $(or $(NAME),clients) $(CLIENT) $(if $(SMALL),--small)
+clients: $(CLIENTS_ENV)/installed.stamp ## Run real clients as they are and patched: ARGS="cnmf --small", NAME=agree, FACTORMER_DATA=…
+	PYTHONPATH=lab/src $(CLIENTS_ENV)/bin/python -m factormer_lab.bench $(or $(NAME),clients) $(ARGS)
 
 docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs

@@ -39,7 +39,9 @@ BENCHMARKS = {
     "loss": Benchmark("select_loss", "How often is planted noise named?"),
     "unmixing": Benchmark("unmixing", "Unmixing of Jasper Ridge, beside its reference."),
     "networks": Benchmark("races", "Where does a network pay in seconds?", True),
-    "learned": Benchmark("learned", "PART=gain, safety, paper or optima of the network.", True),
+    "learned": Benchmark(
+        "learned", "The any-rank network: ARGS=gain, safety, paper or optima.", True
+    ),
     "any-rank": Benchmark("anyrank", "How many iterations does the any-rank network save?"),
     "ablation": Benchmark("ablation", "What is each part of the network worth?", True),
     "five": Benchmark("five", "Five iterations from a good start beside fifty of AO-ADMM."),

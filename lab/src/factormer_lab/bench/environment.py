@@ -36,5 +36,14 @@ def environment(packages: Iterable[str] = CORE) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: version(name) for name in dict.fromkeys(packages)},
         "thread_variables": {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")},
-        "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
+        "command": shlex.join(_command()),
     }
+
+
+def _command() -> list[str]:
+    """Return the command that runs this program again, as words."""
+    program, *arguments = sys.argv
+    if program.startswith("bench "):  # the name that a benchmark gets in `__main__`
+        name = program.removeprefix("bench ")
+        return ["python", "-m", "factormer_lab.bench", name, *arguments]
+    return ["python", os.path.relpath(program), *arguments]

@@ -54,6 +54,8 @@ def main() -> None:
         "learned + 5": (learned, Restarted(HALS(), AnyRank(load_any_rank("any-rank"))), 5),
         "rotated + 5": (Rotated(), Restarted(HALS(), Extrapolation()), 5),
     }
+    if "FACTORMER_DATA" not in os.environ:
+        raise SystemExit("FACTORMER_DATA names no folder with matrices")
     for path in sorted(Path(os.environ["FACTORMER_DATA"]).glob("*.npz")):
         contents = np.load(path, allow_pickle=False)
         if "V" not in contents or contents["V"].ndim != 2 or contents["V"].size > MOST:

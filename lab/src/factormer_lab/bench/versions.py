@@ -23,7 +23,7 @@ from typing import Any
 
 STAT = Path("/proc/stat")
 LAB = Path(__file__).resolve().parents[2]  # where workers find `factormer_lab`
-OTHERS = ("lab", "docs", "tests", "benchmarks", "changelog.d", "experiments")  # not the package
+OTHERS = ("lab", "docs", "tests", "changelog.d")  # folders without code of the package
 
 
 class NoAnswerError(Exception):

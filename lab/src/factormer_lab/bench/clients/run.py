@@ -1,6 +1,6 @@
 """Clients of NMF as they are, with single calls of ours inside, and with `factormer.patch`.
 
-    make bench NAME=clients ARGS="[cnmf] [sigprofiler] [--small] [--runs 4] [--ways many,…]"
+    make clients ARGS="[cnmf] [sigprofiler] [--small] [--runs 4] [--ways many,…]"
 
 Each cell of the table, a client on a matrix with a loss, a way to factorize and a seed, runs in a
 process of its own and is kept in build/clients; what is there is not run again, unless --again says
