@@ -57,12 +57,12 @@ class Case:
 
     @property
     def is_squared(self) -> bool:
-        """Whether the misfit is the squared error."""
+        """Return whether the misfit is the squared error."""
         return self.loss in ("frobenius", 2, 2.0)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the squared error is all that is minimised."""
+        """Return whether the squared error is all that is minimised."""
         return self.is_squared and not any(_costs(term) for term in (*self.on_w, *self.on_h))
 
 
@@ -96,7 +96,7 @@ class LogCosh(Loss):
         return LogCosh(self.s / c)
 
     def in_numpy(self, v: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The same for the judge."""
+        """Return the loss of each entry, in NumPy for the judge."""
         return self.s**2 * np.log(np.cosh((y - v) / self.s))
 
 

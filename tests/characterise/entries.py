@@ -44,7 +44,7 @@ def _options(case: Case, data: Data, seed: int) -> dict[str, Any]:
 
 
 def _of(case: Case, result: Any, **where: Any) -> Answer:
-    """The answer that a `Result` is; with tol=0 its iterations are a promise, too."""
+    """Return the answer in a `Result`; with tol=0 the number of iterations is promised, too."""
     exact = case.options.get("tol") == 0
     return Answer(
         result.W, result.H, result.status.name, result.n_iter,

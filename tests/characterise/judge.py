@@ -19,7 +19,7 @@ from tests.characterise.data import Data
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What one run returned, for one of the problems of its data."""
+    """The factors and the claims that one run returned, for one of the problems of its data."""
 
     W: Any
     H: Any
@@ -73,7 +73,7 @@ def judged(case: Case, data: Data, answer: Answer) -> Verdict:
 
 
 def close(said: float, computed: float, case: Case) -> bool:
-    """Whether a number that the result says is the one computed, up to rounding."""
+    """Return whether a number that the result says is the one computed, up to rounding."""
     return abs(said - computed) <= 2e-3 * abs(computed) + case.rounding
 
 

@@ -49,7 +49,7 @@ def parts() -> dict[str, list[list[str]]]:
 
 
 def first_names(heading: str) -> set[str]:
-    """What the rows of a part are about: the first name in backticks of each."""
+    """Return the first name in backticks of each row of a part, which the row is about."""
     return {re.findall(r"`([^`]+)`", row[0])[0] for row in parts()[heading]}
 
 

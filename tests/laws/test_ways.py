@@ -1,4 +1,4 @@
-"""The same matrix, rank, seed and options have one answer, whoever asks.
+"""One matrix with one rank, seed and set of options has one answer, whoever asks.
 
 A way is a means of asking for a factorization, and a case is what is asked; each way meets each
 case. A new way is one entry of `WAYS`.
@@ -72,7 +72,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Way:
-    """How to ask, and the way that it equals to the last bit with the same number of threads."""
+    """A function that asks, and the way that has the same bits with the same number of threads."""
 
     ask: Callable[[Case], Answer | None]  # None: it does not serve the case
     like: str = "factorize"
@@ -256,18 +256,18 @@ def _assert_rounded_alike(case: Case, found: Answer, expected: Answer) -> None:
 
 
 def _is_made_whole(case: Case) -> bool:
-    """Whether `factorize_many` has compiled code for the case, which adds in another order."""
+    """Return whether `factorize_many` has compiled code for it, which adds in another order."""
     return whole.serves(case.plan)
 
 
 def _is_shared(case: Case) -> bool:
-    """Whether replicates of the case lie side by side, so that a reading of V serves all."""
+    """Return whether replicates of the case lie side by side, so that a reading of V serves all."""
     return shared.serves(case.plan) and not whole.serves(case.plan)
 
 
 @pytest.fixture(scope="module")
 def expected() -> Callable[[str, str], Answer]:
-    """What the ways that others equal answer, on one thread."""
+    """Return the answers, on one thread, of those ways that others have to equal."""
     found: dict[tuple[str, str], Answer] = {}
 
     def get(way: str, case: str) -> Answer:
@@ -317,7 +317,7 @@ def test_threads_change_no_more_than_rounding(way, case, expected, one_thread):
 @each_case
 @pytest.mark.usefixtures("one_thread")
 def test_replicates_are_what_their_seeds_give(case):
-    """As documented: of `factorize` with `init="random"`, and of a large V with `solver="her"`."""
+    """A seed is that of `factorize` with `init="random"`, and of a large V with `solver="her"`."""
     asked = CASES[case]
     options: dict[str, Any] = {"init": "random"} | asked.options
     side_by_side = _is_shared(replace(asked, options=options))

@@ -1,4 +1,4 @@
-"""What holds for every network: it obeys the symmetries of its graph."""
+"""Every network obeys the symmetries of its graph."""
 
 import pytest
 import torch

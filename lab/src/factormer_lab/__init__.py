@@ -1,1 +1,1 @@
-"""What is made with factormer but not shipped with it: training, figures, benchmarks."""
+"""Training, figures and benchmarks: programs that use factormer and are not shipped with it."""

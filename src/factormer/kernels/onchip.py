@@ -104,7 +104,7 @@ def _kernel(rank: int, threads: int, is_far: bool, is_kullback: bool, device: in
 
 
 def source(rank: int, threads: int, is_far: bool, is_kullback: bool) -> str:
-    """The text of a kernel."""
+    """Return the text of a kernel."""
     sizes = f"constexpr int R = {rank}, T = {threads};\n"
     flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
     names = ("common", "squares", "kullback", "run")

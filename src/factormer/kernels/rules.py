@@ -25,7 +25,7 @@ NEAR_END = 10  # times √ε times the gradient at the start: where an error tha
 def is_over(
     tol: Any, eps: Any, size: Any, start: Any, error: Any, before: Any, level: Any, norms: Any
 ) -> Any:
-    """Whether a run may end: for numbers, or for tensors with an entry for each of a stack.
+    """Return whether a run may end: for numbers, or for tensors with an entry for each of a stack.
 
     `size` and `start` are the projected gradient now and at the start, `error` the RMSE now and
     `before` that of `LOOKS` looks ago, infinite where there was none. `level` is the mean of V, and
@@ -37,7 +37,7 @@ def is_over(
 
 
 def header() -> str:
-    """The constants as text for CUDA."""
+    """Return the constants as text for CUDA."""
     whole = {"EVERY": EVERY, "LOOKS": LOOKS}
     real = {
         "BETA": BETA,

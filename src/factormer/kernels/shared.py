@@ -157,10 +157,10 @@ def _half_steps(points, progress, sizes, sweeps, rates, scratch, side, first, la
 
 
 def _looks(points, sizes, scratch, first, last, errors, slopes, norms):
-    """The squared errors of the points kept, the norms of their projected gradients, and `norms`.
+    """Write the squared errors of the points kept, their projected gradients, and their `norms`.
 
-    (VH)ᵀ and (VᵀW)ᵀ are in points.products. The twin is `Problem.stationarity`; `norms` are those
-    of `rules.is_over`.
+    (VH)ᵀ and (VᵀW)ᵀ are in points.products. The twin is `Problem.stationarity`; `rules.is_over`
+    says what `norms` are.
     """
     r, m, both = sizes.r, sizes.m, points.kept.shape[1]
     HtH, WtW = scratch.grams[0], scratch.grams[1]

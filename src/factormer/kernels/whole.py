@@ -179,7 +179,7 @@ _is_over = jit(inner=True)(is_over)
 
 @jit(inner=True)
 def _norms(squares, x, m):
-    """‖V‖(‖W‖ + ‖H‖), from ‖V‖²."""
+    """Return ‖V‖(‖W‖ + ‖H‖), given ‖V‖²."""
     ww = hh = 0.0
     for c in range(len(x)):
         for j in range(m):
@@ -191,9 +191,9 @@ def _norms(squares, x, m):
 
 @jit(inner=True)
 def _iterate(parts, desk, options, rates, errors, rules):
-    """Iterate from points.kept, whose error is the first of `errors`, until the run may end.
+    """Iterate from points.kept until the run may end or `errors`, whose first is known, is full.
 
-    Or until `errors` is full. Returns the iterations made, and a status. V has the mean 1.
+    Returns the iterations made, and a status. V has the mean 1.
     """
     data, points, scratch = desk.data, desk.points, desk.scratch
     progress = Progress(rules.beta, rules.beta, 1.0, np.inf, True)

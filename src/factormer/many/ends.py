@@ -57,7 +57,7 @@ class Ended(NamedTuple):
 def outcome(
     jobs: Jobs, index: int, plan: Plan, said: Explanation, ended: Ended, mean: float, m: int
 ) -> Outcome:
-    """The outcome of a run, which `said` describes: components in order, to scale, on V itself."""
+    """Return the outcome of a run: factors of V itself, with components in order and to scale."""
     several, (r, both) = kernels.several_problems(), ended.x.shape
     assert several is not None
     request, W, H = plan.request, np.empty((m, r)), np.empty((both - m, r))

@@ -149,7 +149,7 @@ class Results(Sequence[Any]):
         return f"<Results: {len(self)} factorizations{missing}{self._median() if done else ''}>"
 
     def _median(self) -> str:
-        """The median of what was minimised: the RMSE, or the mean of another loss, or all of it."""
+        """Return the median RMSE in words, or that of the objective or of another loss an entry."""
         rmse, measure = np.nanmedian(self.rmse), self._jobs.plan(0).request.problem.measure
         if measure == "RMSE":
             return f", median RMSE {rmse:.4g}"

@@ -102,7 +102,7 @@ def factorized(
 
 
 def _said(plan: Plan, V: Dense | Sparse) -> Explanation:
-    """What is done here, in words."""
+    """Return the plan in words, as this file carries it out."""
     views = [View.ITSELF] if V.dtype == torch.float32 else [View.SINGLE, View.ITSELF]
     return plan.carried_out(None, *(f"her on {view.value}: {_SAYS}" for view in views))
 
@@ -197,6 +197,7 @@ def _ended(V: Dense | Sparse, run: _Run, plan: Plan, seconds: float) -> Ended | 
         run.error = float(V.sq_error(Factors(W, H)))
     if run.error < EXACT**2 * norm:
         return None
-    run.errors = run.errors or [run.error]  # of the start, where time was up before it was entered
+    if not run.errors:  # time was up before the run was entered, and the point is its start
+        run.errors = [run.error]
     history = np.sqrt(np.maximum(run.errors, 0.0) / size)
     return Ended(run.x, math.sqrt(run.error / size), history, run.status, seconds)

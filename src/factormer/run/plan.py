@@ -93,16 +93,16 @@ class Plan:
         return self._explained(start, stages)
 
     def carried_out(self, start: str | None, *stages: str) -> Explanation:
-        """The plan in words where another way carried it out: by these stages, from this start.
+        """Return the plan in words where another way carried it out, by these stages.
 
-        None is the start of the plan.
+        Without a `start` in words, the run began as planned.
         """
         limit = self.request.limits.max_iter
         said = self.explanation.start if start is None else start
         return self._explained(said, [(stage, limit) for stage in stages])
 
     def _explained(self, start: str, stages: list[tuple[str, int]]) -> Explanation:
-        """The plan with these stages, each with the iteration that it ends at."""
+        """Return the plan in words with these stages, each with the iteration that it ends at."""
         last = len(stages) - 1
         said = tuple(
             f"{what}\n{self._until(max_iter, k == last)}"

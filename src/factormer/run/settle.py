@@ -171,7 +171,7 @@ def iterated(
 
 
 def _sizes(H: Float[Tensor, "n r"]) -> Float[Tensor, "r"]:
-    """The largest entry of each column; 1 for a column that is zero, or too small to divide by."""
+    """Return the largest entry of each column; 1 where it is zero, or too small to divide by."""
     sizes = H.abs().amax(dim=0)
     return torch.where(sizes > torch.finfo(H.dtype).tiny ** 0.5, sizes, 1.0)
 
@@ -202,7 +202,7 @@ def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
 
 
 def rmse(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
-    """√(2·objective / entries) at x: what a trace holds."""
+    """Return √(2·objective / entries) at x, the error that a trace holds."""
     if problem.is_plain and x.W.dim() == 2:
         return plain_rmse(problem.V, x)
     scaled, mean = problem.normalized()
@@ -210,11 +210,11 @@ def rmse(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
 
 
 def misfit_of(problem: Problem, result: Result) -> Float[Tensor, "*b"] | None:
-    """√(2·misfit / entries) where penalties make the error another; else None."""
+    """Return √(2·misfit / entries) where the error includes penalties; else None."""
     if not (problem.on_w.terms or problem.on_h.terms):
         return None
     V, x = problem.V, result.factors
-    if isinstance(V, Blocks):  # which are not read again
+    if isinstance(V, Blocks):  # V is not read again: the penalties are subtracted
         penalty = problem.on_w.value(x.W.double()) + problem.on_h.value(x.H.double())
         return (result.error.square() - 2 * penalty / problem.size()).clamp(min=0).sqrt()
     return rmse(replace(problem, on_w=Penalties(()), on_h=Penalties(())), x)

@@ -119,7 +119,7 @@ class Looks:
         self.tol, self.eps, self.start, self.errors = tol, eps, math.nan, list[float]()
 
     def is_over(self, size: float, error: float, *, level: float = 1.0, norms: float = 0.0) -> bool:
-        """Whether the run may end at this look; arguments as in `kernels.rules.is_over`."""
+        """Return whether the run may end at this look; arguments as in `kernels.rules.is_over`."""
         if not math.isfinite(self.start):
             self.start = size
         self.errors = [*self.errors[-LOOKS:], error]

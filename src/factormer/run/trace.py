@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def half_square(rmse: Any, entries: Any) -> Any:
-    """½·entries·rmse²; infinite or 0 if it overflows or underflows float64."""
+    """Return ½·entries·rmse²; infinite or 0 if it overflows or underflows float64."""
     with np.errstate(over="ignore", under="ignore"):
         return np.square(np.asarray(rmse, np.float64) * np.sqrt(np.asarray(entries) / 2))
 

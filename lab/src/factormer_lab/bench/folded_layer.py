@@ -49,7 +49,7 @@ def literal_layer(layer: FactormerLayer, graph: Digraph) -> Layer:
 
 
 class LargestTensor(TorchDispatchMode):
-    """Records the number of entries of the largest tensor that any operation returns."""
+    """A recorder of the number of entries of the largest tensor that any operation returns."""
 
     entries = 0
 

@@ -1,4 +1,4 @@
-"""How often `select_loss` names the noise that was planted: make bench NAME=loss.
+"""Measure how often `select_loss` names the noise that was planted: make bench NAME=loss.
 
 A case is a nonnegative matrix of low rank with noise of one of four kinds. Everything about it is
 drawn from its seed: shape, rank, sparsity of the factors, level and strength of the noise.

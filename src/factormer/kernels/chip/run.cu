@@ -1,6 +1,6 @@
 // A factorization from its start to the answer: iterations extrapolated with restart, as
-// `accelerate.her.HER` makes them, each problem with a stop of its own. What is not defined here or
-// in the sources before it is written by `kernels.rules.header`.
+// `accelerate.her.HER` makes them, each problem with a stop of its own. Constants that neither this
+// file nor the sources before it define are written by `kernels.rules.header`.
 
 // Registers that a thread gets, about.
 constexpr int REGISTERS = R <= (KULLBACK ? 8 : 10) ? 128 : R <= (KULLBACK ? 10 : 16) ? 168 : 255;

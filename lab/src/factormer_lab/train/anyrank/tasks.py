@@ -1,4 +1,4 @@
-"""What is solved in training, and by which solver: a base by its name."""
+"""The bases of training by name: the problems of each, and the solver that is unrolled."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from factormer_lab.train.anyrank.sweeps import swept
 
 
 class Task(NamedTuple):
-    """Where problems of a base come from, how they are drawn, and what solves them.
+    """A base: the source of its problems, the function that draws them, and their solver.
 
-    The solver depends on the number and the shape of a bucket; without a shape it serves them all.
+    The solver depends on the number and the shape of a bucket; made without a shape, it serves
+    every bucket.
     """
 
     source: Source
