@@ -17,6 +17,7 @@ MAX_LINES = 350
 # The rooms, in the order of the layers: each imports only those before it.
 LAYERS = [
     "starting",
+    "sentence",
     "kernels",
     "data",
     "problem",

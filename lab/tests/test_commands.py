@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from factormer.app.cli import main
-from factormer.app.cli.wording import as_typed
+from factormer.app.cli.wording import typed
 from factormer.nn.zoo import load_any_rank, load_factormer, load_rank, read_card
 from factormer_lab.train.anyrank import evaluate
 from factormer_lab.train.rank import data
@@ -185,7 +185,7 @@ def test_error_is_a_sentence_and_no_traceback(config, capsys, text, arguments, s
     with pytest.raises((ValueError, OSError), match=sentence) as caught:
         main(["--debug", "train", str(path), *arguments])
     number = getattr(caught.value, "errno", None)  # what the system says is put into words
-    assert number is not None or captured.err == f"factormer: {as_typed(str(caught.value))}\n"
+    assert number is not None or captured.err == f"factormer: {typed(caught.value)}\n"
 
 
 def test_unknown_figure_is_refused_with_a_sentence(tmp_path, capsys):

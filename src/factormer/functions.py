@@ -11,8 +11,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from factormer.data.intake import as_matrix, check_callable, check_limits, like
+from factormer.data.intake import as_matrix, like
 from factormer.data.journal import keep_if_blocks
+from factormer.data.keywords import check_callable, check_limits
 from factormer.data.observations import observe
 from factormer.kernels.threads import threads
 from factormer.many.folder import Sweep
@@ -269,7 +270,7 @@ def factorize_many(
     )
     jobs.plan(0)  # which refuses what cannot be done
     if as_completed and progress:
-        raise ValueError("as_completed=True shows no progress: leave progress out, and count")
+        raise ValueError("as_completed=True shows no progress: leave out progress, and count")
     if folder is None:
         run = batches(jobs, until=until)
     else:

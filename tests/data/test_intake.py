@@ -7,20 +7,9 @@ import pytest
 import scipy.sparse
 import torch
 
-from factormer import NMF, factorize
+from factormer import factorize
 from factormer.data import Dense, Sparse
-from factormer.data.intake import (
-    as_device,
-    as_factors,
-    as_matrix,
-    as_rank,
-    as_tensor,
-    check_callable,
-    check_limits,
-    check_mean,
-    check_room,
-)
-from factormer.functions import starting_point
+from factormer.data.intake import as_device, as_factors, as_matrix, as_tensor, check_mean
 
 VALUES = [[1.0, 2.0, 3.0], [4.0, 0.0, 6.0]]
 V = np.array(VALUES)
@@ -121,12 +110,6 @@ def test_stack_of_matrices_comes_in():
     assert as_matrix(np.stack([V, V])).shape == (2, 2, 3)
 
 
-@pytest.mark.parametrize("rank", [1, 10, np.int64(3), np.uint8(3)])
-def test_rank_becomes_a_plain_number(rank):
-    assert as_rank(rank) == rank
-    assert type(as_rank(rank)) is int
-
-
 # What does not
 
 
@@ -158,55 +141,6 @@ def test_rank_becomes_a_plain_number(rank):
 def test_what_is_no_matrix_of_data_is_refused_with_a_sentence(values, sentence):
     with pytest.raises(ValueError, match=sentence):
         as_matrix(values)
-
-
-@pytest.mark.parametrize(
-    "rank", [0, -1, 2.0, 2.5, True, False, "10", None, np.float64(3), math.nan, 2**63, 10**20]
-)
-def test_rank_that_is_no_positive_whole_number_is_refused_with_a_sentence(rank):
-    with pytest.raises(ValueError, match=r"rank is .*; it must be a whole number of at least 1"):
-        as_rank(rank)
-
-
-@pytest.mark.parametrize("rank", [10**9, 2**62, 10**20])
-def test_rank_that_no_memory_holds_is_refused_before_anything_is_made(rank):
-    for ask in (factorize, starting_point, lambda V, rank: NMF(rank).fit(V)):
-        with pytest.raises(ValueError, match=r"(rank|n_components) is .*(choose a lower|least 1)"):
-            ask(V, rank)
-    if rank < 2**63:
-        with pytest.raises(
-            ValueError, match=r"V of 2×3 .* take .* bytes of memory, of .* available"
-        ):
-            check_room(as_matrix(V), rank)
-    check_room(as_matrix(V), 1000)
-
-
-@pytest.mark.parametrize("max_iter", [-1, 2.5, "10", True, None, math.nan])
-def test_wrong_iteration_limit_is_refused_with_a_sentence(max_iter):
-    with pytest.raises(
-        ValueError, match=r"max_iter is .*; it must be a whole number of at least 0"
-    ):
-        check_limits(max_iter, 1e-4, None)
-
-
-@pytest.mark.parametrize("tol", [-1e-4, math.nan, math.inf, 10**400, "1e-4", None])
-def test_wrong_tolerance_is_refused_with_a_sentence(tol):
-    with pytest.raises(ValueError, match=r"tol is .*; it must be at least 0 \(0: run all of max"):
-        check_limits(10, tol, None)
-
-
-@pytest.mark.parametrize("time_limit", [0, 0.0, -1.0, math.nan, -math.inf, 10**400, "1 min"])
-def test_wrong_time_limit_is_refused_with_a_sentence(time_limit):
-    with pytest.raises(ValueError, match=r"time_limit is .*; it must be a positive number of sec"):
-        check_limits(10, 1e-4, time_limit)
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [(0, 0, None), (np.int64(5), np.float32(0.1), 1), (1, 0.0, 0.5), (10**30, 0, math.inf)],
-)
-def test_limits_that_mean_something_pass(limits):
-    check_limits(*limits)
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
@@ -244,16 +178,6 @@ def test_start_takes_the_precision_of_the_matrix():
     single = Dense(torch.tensor(VALUES))
     x = as_factors(np.ones((2, 2)), np.ones((3, 2)), single, 2)
     assert (x.W.dtype, x.H.dtype) == (torch.float32, torch.float32)
-
-
-@pytest.mark.parametrize("value", [None, print, lambda row: None])
-def test_functions_and_none_can_be_called_back(value):
-    check_callable("callback", value)
-
-
-def test_what_cannot_be_called_is_refused_with_a_sentence():
-    with pytest.raises(ValueError, match="callback is 3; it must be a function to call, or None"):
-        check_callable("callback", 3)
 
 
 @pytest.mark.parametrize("most", [np.float32(1e-45), np.float32(1e-38), 1e-323, 2e-308])

@@ -16,6 +16,7 @@ from factormer.accelerate.base import Descent, Safeguard
 from factormer.data.factors import Factors, concatenate, where
 from factormer.nn.refining import Network
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 from factormer.starts import NNDSVD, Initializer
 
 _BLOCK_ENTRIES = 2**24  # attention weights held at once where no gradient is wanted
@@ -57,14 +58,23 @@ def check_serves(model: Network, problem: Problem, *, n_points: int) -> None:
     config = model.config
     if problem.rank != config.rank:
         raise ValueError(
-            f"rank is {problem.rank}, but this network serves only rank {config.rank}; "
-            f"choose rank {config.rank}, or init='nndsvd' and accelerator=None for any rank"
+            Sentence(
+                "{rank} is {given}, but this network serves only rank {own}; choose rank {own}, or "
+                "{init=nndsvd} and {accelerator=None} for any rank",
+                given=problem.rank,
+                own=config.rank,
+            )
         )
     if config.n_points != n_points:
         kinds = {1: "an initialization", 2: "an acceleration"}
         raise ValueError(
-            f"{kinds[n_points]} network takes {n_points} point(s) and this one {config.n_points}; "
-            "choose an init-… model as init and an accel-… model as accelerator"
+            Sentence(
+                "{kind} network takes {count} point(s) and this one {own}; choose an init-… model "
+                "as {init} and an accel-… model as {accelerator}",
+                kind=kinds[n_points],
+                count=n_points,
+                own=config.n_points,
+            )
         )
 
 

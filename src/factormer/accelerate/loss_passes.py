@@ -17,6 +17,7 @@ from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
 from factormer.problem.passes import Fit, fit, matrix_of
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 from factormer.solvers.multiplicative import multiply, update
 from factormer.solvers.newton import Newton, can_step
 
@@ -61,8 +62,10 @@ class LossPasses:
     def init(self, problem: Problem, x0: Factors) -> LossPassesState:
         if not problem.is_free or problem.is_quadratic or not isinstance(problem.V, Blocks):
             raise ValueError(
-                "these passes serve other losses of data beyond memory, without penalties; use "
-                "solver='auto'"
+                Sentence(
+                    "these passes serve other losses of data beyond memory, without penalties; use "
+                    "{solver=auto}"
+                )
             )
         V, (W, H) = problem.V, x0
         W = V.lifted(W, _LIFT) if isinstance(V, Spread) else lifted(W)

@@ -16,6 +16,7 @@ from factormer.data.factors import Factors
 from factormer.data.spread import Spread
 from factormer.problem.penalties import Near, Penalties
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import hals_nnls
 from factormer.solvers.loop import loop
@@ -77,8 +78,10 @@ class Passes:
     def init(self, problem: Problem, x0: Factors) -> PassesState:
         if not problem.is_plain or len(problem.V.shape) > 2:
             raise ValueError(
-                "solver='passes' serves the plain squared error of one matrix; use solver='auto' "
-                "for other losses, penalties and stacks"
+                Sentence(
+                    "{solver=passes} serves the plain squared error of one matrix; use "
+                    "{solver=auto} for other losses, penalties and stacks"
+                )
             )
         error = torch.tensor(torch.inf, dtype=torch.float64, device=problem.V.device)
         return PassesState(x0, error, None, x0, torch.ones_like(error, dtype=torch.bool))

@@ -12,6 +12,7 @@ from factormer.data.dense import Dense
 from factormer.data.intake import as_device
 from factormer.data.observed import Observed
 from factormer.data.sparse import Rows, Sparse
+from factormer.sentence import Sentence
 
 GPUS = "gpus"  # all that torch sees
 
@@ -27,8 +28,11 @@ def as_devices(given: Any) -> list[torch.device]:
         count = torch.cuda.device_count()
         if not count:
             raise ValueError(
-                f"device is {GPUS!r}, and torch finds no GPU on this machine; choose 'cpu', or "
-                "leave device out"
+                Sentence(
+                    "{device} is {all!r}, and torch finds no GPU on this machine; choose 'cpu', or "
+                    "leave {device} out",
+                    all=GPUS,
+                )
             )
         return [torch.device("cuda", k) for k in range(count)]
     if isinstance(given, str | torch.device):
@@ -36,8 +40,12 @@ def as_devices(given: Any) -> list[torch.device]:
     names = list(given) if isinstance(given, list | tuple) else []
     if not names or not all(isinstance(name, str | torch.device) for name in names):
         raise ValueError(
-            f"device is {given!r}; it must be the name of a device such as 'cuda', a list of such "
-            f"names, or {GPUS!r} for all GPUs"
+            Sentence(
+                "{device} is {given!r}; it must be the name of a device such as 'cuda', a list of "
+                "such names, or {all!r} for all GPUs",
+                given=given,
+                all=GPUS,
+            )
         )
     found = [as_device(name) for name in names]
     first = {device: k for k, device in reversed(list(enumerate(found)))}
@@ -60,6 +68,10 @@ def moved(V: Matrix, device: torch.device) -> Matrix:
         assert isinstance(inside, Dense | Sparse)
         return Observed(inside, V.weights.to(device))
     raise ValueError(
-        f"V is a {type(V).__name__}, which stays where it is: leave device out, or name the one "
-        f"that it is on, {str(V.device)!r}"
+        Sentence(
+            "V is a {kind}, which stays where it is: leave {device} out, or name the one that it "
+            "is on, {there!r}",
+            kind=type(V).__name__,
+            there=str(V.device),
+        )
     )

@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from factormer.sentence import Option, Sentence
+
 Array = np.ndarray
 _MOST = 2**31 - 1  # rows, or columns, that compiled loops can index
 
@@ -22,13 +24,21 @@ def checked(values: Any, name: str) -> Any:
     """The same sparse matrix as one of scipy's, all of whose indices are in range."""
     if len(values.shape) != 2:
         raise ValueError(
-            f"{name} is sparse and has shape {tuple(values.shape)}; a sparse {name} must be one "
-            "matrix"
+            Sentence(
+                "{name} is sparse and has shape {shape}; a sparse {name} must be one matrix",
+                name=Option(name),
+                shape=tuple(values.shape),
+            )
         )
     if max(values.shape) > _MOST:
         raise ValueError(
-            f"{name} is sparse and has shape {tuple(values.shape)}; it may have at most {_MOST} "
-            "rows and columns: leave out those that are empty"
+            Sentence(
+                "{name} is sparse and has shape {shape}; it may have at most {most} rows and "
+                "columns: leave out those that are empty",
+                name=Option(name),
+                shape=tuple(values.shape),
+                most=_MOST,
+            )
         )
     try:
         if isinstance(values, torch.Tensor):
@@ -41,8 +51,12 @@ def checked(values: Any, name: str) -> Any:
 
 def _wrong(name: str, what: str) -> ValueError:
     return ValueError(
-        f"{name} is a sparse matrix that {what}; build it again from its values, rows and columns "
-        "(scipy.sparse.coo_array)"
+        Sentence(
+            "{name} is a sparse matrix that {what}; build it again from its values, rows and "
+            "columns (scipy.sparse.coo_array)",
+            name=Option(name),
+            what=what,
+        )
     )
 
 

@@ -14,14 +14,14 @@ from factormer.data import Dense, Matrix, Observed, Sparse, checked
 from factormer.data.dask import distributed_of, is_dask
 from factormer.data.factors import Factors
 from factormer.data.frame import Labelled
-from factormer.data.memory import as_bytes, bytes_on, memory
+from factormer.data.memory import as_bytes, bytes_on
 from factormer.data.outofcore import blocks_of
 from factormer.data.sources import Source, array_source, source_of
+from factormer.sentence import Option, Sentence
 
 _COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
 _THERE = 2.6  # the same on a GPU, where what is stored in halves may be left out
 _ALIGNED = 16  # bytes at multiples of which memory that was asked for begins
-_REAL = (int, float, np.integer, np.floating)
 
 
 def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> torch.Tensor:
@@ -29,19 +29,31 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
     is_tensor = isinstance(values, torch.Tensor)
     if is_sparse(values):
         raise ValueError(
-            f"{name} is sparse; it must be dense: pass {name}.toarray() or .to_dense()"
+            Sentence(
+                "{name} is sparse; it must be dense: pass {array}.toarray() or .to_dense()",
+                name=Option(name),
+                array=name,
+            )
         )
     if is_tensor:
         tensor = values.detach()
     else:
         array = _unmasked(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"{name} holds {array.dtype} values; it must hold real numbers")
+            raise ValueError(
+                Sentence(
+                    "{name} holds {dtype} values; it must hold real numbers",
+                    name=Option(name),
+                    dtype=array.dtype,
+                )
+            )
         if any(stride < 0 for stride in array.strides):  # numpy may still call it contiguous
             array = array.copy()
         tensor = torch.from_numpy(np.require(array, _float_type(array.dtype), ["C", "W"]))
     if tensor.is_complex():
-        raise ValueError(f"{name} holds complex values; it must hold real numbers")
+        raise ValueError(
+            Sentence("{name} holds complex values; it must hold real numbers", name=Option(name))
+        )
     if tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.double()
     tensor = aligned(tensor)
@@ -69,16 +81,22 @@ def as_device(name: Any) -> torch.device:
     """A device that this machine has."""
     if not isinstance(name, str | torch.device) or name == "gpus":
         raise ValueError(
-            f"device is {name!r}; it must be one device here, such as 'cpu' or 'cuda:0' (several, "
-            "or 'gpus' for all, are for factorize_many)"
+            Sentence(
+                "{device} is {given!r}; it must be one device here, such as 'cpu' or 'cuda:0' "
+                "(several, or 'gpus' for all, are for factorize_many)",
+                given=name,
+            )
         )
     try:
         device = torch.device(name)
         torch.empty(1, device=device).item()  # which fails for "meta"
     except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
         raise ValueError(
-            f"device is {str(name)!r}, which is not on this machine; choose 'cpu', or 'cuda' where "
-            "torch finds a GPU"
+            Sentence(
+                "{device} is {given!r}, which is not on this machine; choose 'cpu', or 'cuda' "
+                "where torch finds a GPU",
+                given=str(name),
+            )
         ) from error
     if device.type == "cuda" and device.index is None:  # or it would be another one than cuda:0
         return torch.device("cuda", torch.cuda.current_device())
@@ -137,8 +155,13 @@ def _brought_to(device: torch.device, V: Any, source: Source | None, memory_limi
         return source.read(0, source.shape[0])
     if inside.is_sparse:
         raise ValueError(
-            f"device is {str(device)!r}, and V, a {inside.kind}, is larger than its memory or "
-            "memory_limit allows; sparse data is read in blocks on the CPU alone: leave device out"
+            Sentence(
+                "{device} is {given!r}, and V, a {kind}, is larger than its memory or "
+                "{memory_limit} allows; sparse data is read in blocks on the CPU alone: leave "
+                "{device} out",
+                given=str(device),
+                kind=inside.kind,
+            )
         )
     return blocks_of(inside, memory_limit, sent_to=device)
 
@@ -212,71 +235,6 @@ def as_factors(W: Any, H: Any, V: Matrix, rank: int) -> Factors:
     return Factors(*pair)
 
 
-def as_seed(seed: Any) -> int | None:
-    """A whole number that fits in 63 bits, or None."""
-    if seed is None:
-        return None
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole or not 0 <= seed < 2**63:
-        raise ValueError(
-            f"random_state is {seed!r}; it must be a whole number from 0 to 2**63 - 1, or None"
-        )
-    return int(seed)
-
-
-def as_rank(rank: Any) -> int:
-    """A whole number of at least 1."""
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank < 2**63:
-        raise ValueError(
-            f"rank is {rank!r}; it must be a whole number of at least 1, and small enough that the "
-            "factors fit into memory"
-        )
-    return int(rank)
-
-
-def is_finite(value: Any) -> bool:
-    """Whether this is a real number that a float can hold; no sequence, text or infinity."""
-    try:
-        return isinstance(value, _REAL) and math.isfinite(value)
-    except OverflowError:  # an int too large for a float
-        return False
-
-
-def check_room(V: Matrix, rank: int) -> None:
-    """W, H and WᵀW have to fit into the memory of the machine or GPU, before any is made."""
-    *batch, m, n = V.shape
-    size = math.prod(batch) * ((m + n) * rank + rank**2) * V.dtype.itemsize
-    on_gpu = V.device.type == "cuda"
-    room = float(torch.cuda.mem_get_info(V.device)[1]) if on_gpu else memory()
-    if size > room:
-        raise ValueError(
-            f"rank is {rank}; for V of {m}×{n} its factors and their products take {size:.2g} "
-            f"bytes of memory, of {room:.2g} available: choose a lower rank (rank {min(m, n)} "
-            "describes any matrix of this shape)"
-        )
-
-
-def check_limits(max_iter: Any, tol: Any, time_limit: Any) -> None:
-    """Check when to stop."""
-    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0:
-        raise ValueError(f"max_iter is {max_iter!r}; it must be a whole number of at least 0")
-    if not is_finite(tol) or tol < 0:
-        raise ValueError(
-            f"tol is {tol!r}; it must be at least 0 (0: run all of max_iter), and finite"
-        )
-    endless = isinstance(time_limit, float) and time_limit == math.inf
-    if time_limit is not None and not endless and not (is_finite(time_limit) and time_limit > 0):
-        raise ValueError(
-            f"time_limit is {time_limit!r}; it must be a positive number of seconds, or None"
-        )
-
-
-def check_callable(name: str, value: Any) -> None:
-    """A function to call, or None."""
-    if value is not None and not callable(value):
-        raise ValueError(f"{name} is {value!r}; it must be a function to call, or None")
-
-
 def check_mean(mean: torch.Tensor, reach: float = 1.0) -> None:
     """Check that V / mean, which is factorized, is representable; with `reach`, V^(1/reach)."""
     info = torch.finfo(mean.dtype)
@@ -330,13 +288,22 @@ def _check_entries(tensor: torch.Tensor, name: str) -> float:
     if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~tensor.isfinite()).sum())
         raise ValueError(
-            f"{name} has {bad} entries that are NaN or infinite; all must be finite: "
-            "remove or impute them first, or use NMF(missing='nan') where NaN is an unknown entry"
+            Sentence(
+                "{name} has {bad} entries that are NaN or infinite; all must be finite: remove or "
+                "impute them first, or {use NMF(missing='nan')} where NaN is an unknown entry",
+                name=name,
+                bad=bad,
+            )
         )
     if low < 0:
         bad = int((tensor < 0).sum())
         raise ValueError(
-            f"Negative values in data passed to NMF: {name} has {bad} entries below zero (the "
-            f"least is {low:g}) and it needs entries of at least 0: shift or clip them first"
+            Sentence(
+                "Negative values in data {passed} to NMF: {name} has {bad} entries below zero (the "
+                "least is {low:g}) and it needs entries of at least 0: shift or clip them first",
+                name=name,
+                bad=bad,
+                low=low,
+            )
         )
     return high

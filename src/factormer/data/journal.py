@@ -31,7 +31,7 @@ from factormer.data.blocks import Blocks, Reader
 from factormer.data.dask import Distributed
 from factormer.data.digest import checksum, described
 from factormer.data.files import check_place, parsed, replacing, write
-from factormer.data.intake import as_seed
+from factormer.data.keywords import as_seed
 from factormer.data.locks import held
 from factormer.data.outofcore import OutOfCore
 from factormer.data.parts import as_block

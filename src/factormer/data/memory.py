@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from factormer.sentence import Sentence
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * k) for k, unit in enumerate("KMGT", 1)}
 _LONG = 10**18  # bytes
@@ -61,8 +63,11 @@ def as_bytes(limit: Any) -> float:
     if not 0 < size < math.inf:
         is_long = isinstance(limit, int) and abs(limit) > _LONG  # which may have no repr at all
         raise ValueError(
-            f"memory_limit is {'a number beyond 1e18' if is_long else repr(limit)}; it must be a "
-            "number of bytes above 0, or text such as '4GB' or '512MiB'"
+            Sentence(
+                "{memory_limit} is {given}; it must be a number of bytes above 0, or text such as "
+                "'4GB' or '512MiB'",
+                given="a number beyond 1e18" if is_long else repr(limit),
+            )
         )
     return size
 

@@ -10,6 +10,7 @@ import torch
 
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse, checked, stored
 from factormer.data.intake import as_device, as_matrix, as_tensor, brought, check_shape, is_sparse
+from factormer.sentence import Option, Sentence
 
 _FEW = 0.3  # share of known entries below which a dense V is better stored as a list of them
 
@@ -26,7 +27,10 @@ def observe(
     """V, with the weights of its entries if some are unknown or weights differ."""
     if missing not in (None, "zeros"):
         raise ValueError(
-            f"missing is {missing!r}; choose 'zeros' (zeros of V are not known), or None"
+            Sentence(
+                "{missing} is {given!r}; choose 'zeros' (zeros of V are not known), or None",
+                given=missing,
+            )
         )
     if isinstance(V, Dense | Sparse | Observed | Blocks):  # it was checked before
         return V
@@ -35,8 +39,10 @@ def observe(
     if isinstance(V, Blocks):
         if known is not None:
             raise ValueError(
-                "V is read in blocks, for which mask, weights and missing are not supported: "
-                "leave them out, or raise memory_limit so that V fits into memory"
+                Sentence(
+                    "V is read in blocks, for which {mask}, {weights} and {missing} are not "
+                    "supported: leave them out, or raise {memory_limit} so that V fits into memory"
+                )
             )
         return V
     if is_sparse(V):
@@ -78,8 +84,14 @@ def _dense(given: Any, name: str, V: torch.Tensor) -> torch.Tensor:
     rows = array.dim() == 1 and len(array) == V.shape[-2]
     if not rows and array.shape != V.shape:
         raise ValueError(
-            f"{name} has shape {tuple(array.shape)}; it must have that of V, {tuple(V.shape)}, "
-            f"or be one number for each of its {V.shape[-2]} rows"
+            Sentence(
+                "{name} has shape {shape}; it must have that of V, {wanted}, or be one number for "
+                "each of its {m} rows",
+                name=Option(name),
+                shape=tuple(array.shape),
+                wanted=tuple(V.shape),
+                m=V.shape[-2],
+            )
         )
     _check_weights(array, name)
     if name == "mask":
@@ -92,9 +104,13 @@ def _check_mask(array: torch.Tensor) -> None:
     other = array[(array != 0) & (array != 1)]
     if len(other):
         raise ValueError(
-            f"mask has {len(other)} entries that are neither 0 nor 1 (one is {float(other[0]):g}); "
-            "a mask says which entries are known, and weights how much each counts: pass it as "
-            "weights if that is meant"
+            Sentence(
+                "{mask} has {count} entries that are neither 0 nor 1 (one is {one:g}); a mask says "
+                "which entries are known, and weights how much each counts: pass it as {weights} "
+                "if that is meant",
+                count=len(other),
+                one=float(other[0]),
+            )
         )
 
 
@@ -102,14 +118,20 @@ def _check_weights(array: torch.Tensor, name: str) -> None:
     if not bool(array.isfinite().all()) or not bool((array >= 0).all()):
         bad = int((~(array >= 0) | ~array.isfinite()).sum())
         raise ValueError(
-            f"{name} has {bad} entries that are negative, NaN or infinite; a weight is a finite "
-            "number of at least 0, and 0 for an entry that is not known"
+            Sentence(
+                "{name} has {bad} entries that are negative, NaN or infinite; a weight is a finite "
+                "number of at least 0, and 0 for an entry that is not known",
+                name=Option(name),
+                bad=bad,
+            )
         )
 
 
 def _check_some(omega: torch.Tensor) -> None:
     if not bool((omega > 0).any()):
-        raise ValueError("no entry of V is known: mask, weights or missing leave none to fit")
+        raise ValueError(
+            Sentence("no entry of V is known: {mask}, {weights} or {missing} leave none to fit")
+        )
 
 
 def _sparse(
@@ -125,15 +147,25 @@ def _sparse(
         if given is None or is_sparse(given):
             if given is not None and tuple(given.shape) != (m, n):
                 raise ValueError(
-                    f"{name} has shape {tuple(given.shape)}; it must have that of V, {(m, n)}"
+                    Sentence(
+                        "{name} has shape {shape}; it must have that of V, {wanted}",
+                        name=Option(name),
+                        shape=tuple(given.shape),
+                        wanted=(m, n),
+                    )
                 )
             continue
         array = as_tensor(given, name=name, device=None)
         if array.shape != (m,):
             raise ValueError(
-                f"V is sparse and {name} is dense, of shape {tuple(array.shape)}: pass sparse "
-                f"{name}, whose entries that are not stored count as 0 (not known), one number for "
-                f"each of the {m} rows, or V.toarray()"
+                Sentence(
+                    "V is sparse and {name} is dense, of shape {shape}: pass sparse {name}, whose "
+                    "entries that are not stored count as 0 (not known), one number for each of "
+                    "the {m} rows, or {V.toarray()}",
+                    name=Option(name),
+                    shape=tuple(array.shape),
+                    m=m,
+                )
             )
         _check_weights(array, name)
         if name == "mask":
@@ -145,8 +177,10 @@ def _sparse(
         _check_mask(torch.from_numpy(chosen[0].data))
     if not chosen and not missing:
         raise ValueError(
-            "V is sparse and weights is one number for each row: use missing='zeros' if zeros "
-            "are not known, or multiply V and W by it yourself (docs/losses.md)"
+            Sentence(
+                "V is sparse and {weights} is one number for each row: use {missing=zeros} if "
+                "zeros are not known, or multiply V and W by it yourself (docs/losses.md)"
+            )
         )
     pattern = chosen[0] if chosen else csr.copy()
     for other in chosen[1:]:

@@ -25,6 +25,7 @@ from factormer.data.sources import Source
 from factormer.data.staging import Entries, Here, There
 from factormer.kernels.lanes import Line
 from factormer.kernels.threads import width
+from factormer.sentence import Sentence
 
 _SHARE = 8  # the part of the memory limit that a block takes; there are three of them, or more
 _LANES = 3  # of them at least: two are worked on while a third one is read
@@ -198,9 +199,15 @@ def blocks_of(
     if largest > limit / _LANES:
         rows = max(b - a for a, b in pairwise(ends))
         raise ValueError(
-            f"V, a {source.kind}, stores {rows} rows together, which take {largest:.3g} bytes, and "
-            f"three times that must fit into memory_limit, of which {limit:.3g} bytes are left: "
-            "raise it, or store V in smaller chunks or row groups"
+            Sentence(
+                "V, a {kind}, stores {rows} rows together, which take {largest:.3g} bytes, and "
+                "three times that must fit into {memory_limit}, of which {limit:.3g} bytes are "
+                "left: raise it, or store V in smaller chunks or row groups",
+                kind=source.kind,
+                rows=rows,
+                largest=largest,
+                limit=limit,
+            )
         )
     more = 0 if sent_to is not None else min(_more_threads(), int(limit / _MORE / largest))
     room = limit - (_LANES + more) * largest
@@ -225,11 +232,20 @@ def _check_held(source: Source, limit: float) -> None:
     """Refuse a limit that a store exceeds by itself."""
     if source.held >= limit:
         groups = "" if source.ends is None else f" in {len(source.ends) - 1} row groups"
+        m, n = source.shape
         raise ValueError(
-            f"V, a {source.kind} of {source.shape[0]}×{source.shape[1]}{groups}, takes about "
-            f"{source.held:.3g} bytes beside its blocks, for where its rows are and for chunks "
-            f"that are decoded, and memory_limit is {limit:.3g}: raise memory_limit, or store V in "
-            "fewer row groups, or in smaller chunks"
+            Sentence(
+                "V, a {kind} of {m}×{n}{groups}, takes about {held:.3g} bytes beside its blocks, "
+                "for where its rows are and for chunks that are decoded, and {memory_limit} is "
+                "{limit:.3g}: raise {memory_limit}, or store V in fewer row groups, or in smaller "
+                "chunks",
+                kind=source.kind,
+                m=m,
+                n=n,
+                groups=groups,
+                held=source.held,
+                limit=limit,
+            )
         )
 
 

@@ -23,6 +23,7 @@ from factormer import kernels
 from factormer.data.base import inner
 from factormer.data.dense import product
 from factormer.kernels.threads import share
+from factormer.sentence import Sentence
 
 # Share of the squared norm of a block below which its error is computed from its entries.
 _RESOLVED = {torch.float32: 1e-2, torch.float64: 1e-6}
@@ -255,9 +256,15 @@ def _check(values: Tensor, name: str, columns: tuple[str, ...] = ()) -> None:
     if low < 0:
         bad = values < 0
         raise ValueError(
-            f"Negative values in data passed to NMF: {name} has {int(bad.sum())} entries below "
-            f"zero (the least is {low:g}){_where(bad, columns)} and it needs entries of at least "
-            "0: shift or clip them first"
+            Sentence(
+                "Negative values in data {passed} to NMF: {name} has {count} entries below zero "
+                "(the least is {low:g}){where} and it needs entries of at least 0: shift or clip "
+                "them first",
+                name=name,
+                count=int(bad.sum()),
+                low=low,
+                where=_where(bad, columns),
+            )
         )
 
 

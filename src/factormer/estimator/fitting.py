@@ -10,8 +10,9 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from factormer.data import Blocks, Matrix
-from factormer.data.intake import as_tensor, check_callable, check_limits, check_room
+from factormer.data.intake import as_tensor
 from factormer.data.journal import keep_passes
+from factormer.data.keywords import check_callable, check_limits, check_room
 from factormer.data.warn import warn
 from factormer.estimator.options import (
     Asked,

@@ -15,7 +15,8 @@ from torch import Tensor
 from factormer.data import Blocks
 from factormer.data.dask import Distributed, is_dask
 from factormer.data.factors import Factors
-from factormer.data.intake import as_matrix, as_tensor, check_limits
+from factormer.data.intake import as_matrix, as_tensor
+from factormer.data.keywords import check_limits
 from factormer.data.warn import warn
 from factormer.estimator.batches import Batches, joined, outside
 from factormer.estimator.lazy import lazily

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from factormer.data import Matrix
 from factormer.data.dask import is_dask
 from factormer.data.factors import Factors
-from factormer.data.intake import as_matrix, as_tensor, check_limits, like
+from factormer.data.intake import as_matrix, as_tensor, like
+from factormer.data.keywords import check_limits
 from factormer.data.warn import warn
 from factormer.estimator import persistence, streaming
 from factormer.estimator.callbacks import CallbackSupportMixin, with_callbacks

@@ -12,7 +12,8 @@ import torch
 from sklearn.utils import check_random_state
 
 from factormer.data import Matrix
-from factormer.data.intake import as_rank, as_tensor, is_finite, is_sparse
+from factormer.data.intake import as_tensor, is_sparse
+from factormer.data.keywords import as_rank, is_finite
 from factormer.data.warn import warn
 from factormer.problem.checks import check_zeros
 from factormer.problem.loss import Loss

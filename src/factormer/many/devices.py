@@ -20,6 +20,7 @@ from factormer.kernels.threads import narrow, width
 from factormer.many.jobs import Jobs
 from factormer.many.loose import Loose
 from factormer.many.results import Batch, Renumbered
+from factormer.sentence import Sentence
 
 Run = Callable[[Jobs], Generator[Batch, None, None]]
 
@@ -145,8 +146,12 @@ def _placed(jobs: Jobs, share: Share, run: Run) -> Generator[Batch, None, None]:
         if len(np.unique(jobs.problem[share.indices])) == 1:
             problem = jobs.number(int(share.indices[0]))
             raise ValueError(
-                f"problem {problem} does not fit into the memory of {str(share.device)!r}: pass "
-                "it in blocks (memory_limit), or choose another device"
+                Sentence(
+                    "problem {number} does not fit into the memory of {there!r}: pass it in blocks "
+                    "({memory_limit}), or choose another device",
+                    number=problem,
+                    there=str(share.device),
+                )
             ) from error
         there = None
     if there is None:

@@ -33,6 +33,7 @@ from factormer.many.results import Batch, Renumbered
 from factormer.many.run import batches
 from factormer.many.stored import Stored, load, save
 from factormer.run.result import Result, Status
+from factormer.sentence import Sentence
 
 _WORK = 2e8, 2e9  # multiplications in a piece, about: so many that it pays, and at most,
 _SHARES = 32  # unless there are fewer pieces than these, for several processes to share
@@ -59,8 +60,11 @@ class Sweep:
         """
         if isinstance(jobs.sources, list) and any(isinstance(V, Blocks) for V in jobs.sources):
             raise ValueError(
-                f"folder is {str(path)!r}, and V is read in blocks, of which no checksum is made: "
-                "leave folder out, or raise memory_limit so that V fits into memory"
+                Sentence(
+                    "folder is {path!r}, and V is read in blocks, of which no checksum is made: "
+                    "leave folder out, or raise {memory_limit} so that V fits into memory",
+                    path=str(path),
+                )
             )
         file = path / "sweep.json"
         try:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from factormer.data import Blocks, Dense, Matrix
 from factormer.data.device import as_devices
-from factormer.data.intake import aligned, as_rank, as_seed, like
+from factormer.data.intake import aligned, like
+from factormer.data.keywords import as_rank, as_seed
 from factormer.data.observations import observe
 from factormer.many.loose import Loose
 from factormer.many.ragged import Ragged
@@ -22,6 +23,7 @@ from factormer.many.resample import RESAMPLES, check_resampling, resampled
 from factormer.run.choose import choose
 from factormer.run.plan import Plan
 from factormer.run.request import Request, check_choice, check_count
+from factormer.sentence import Sentence
 
 # Keywords of `factorize` that many problems can have in common.
 COMMON = (
@@ -256,8 +258,11 @@ def _check_devices(sources: Any, devices: tuple[torch.device, ...]) -> None:
     """Refuse several for data that is read in blocks."""
     if devices and isinstance(sources, list) and any(isinstance(V, Blocks) for V in sources):
         raise ValueError(
-            f"device names {len(devices)} devices, and V is read in blocks, one pass for all jobs: "
-            "name one device, or raise memory_limit so that V fits into memory"
+            Sentence(
+                "{device} names {count} devices, and V is read in blocks, one pass for all jobs: "
+                "name one device, or raise {memory_limit} so that V fits into memory",
+                count=len(devices),
+            )
         )
 
 
@@ -265,18 +270,26 @@ def _seeds(random_state: Any, count: int) -> np.ndarray:
     """The seed of each job: one after another, or as given."""
     if isinstance(random_state, Sequence | np.ndarray) and not isinstance(random_state, str):
         seeds = [as_seed(seed) for seed in random_state]
-        if len(seeds) != count or None in seeds:
-            raise ValueError(
-                f"random_state has {len(seeds)} numbers for {count} jobs; pass one for each, or "
-                "the first"
+        if len(seeds) == count and None not in seeds:
+            return np.array(seeds, np.int64)
+        raise ValueError(
+            Sentence(
+                "{random_state} has {k} numbers for {n} jobs; pass one for each, or the first",
+                k=len(seeds),
+                n=count,
             )
-        return np.array(seeds, np.int64)
+        )
     first = as_seed(random_state)
     first = int(np.random.SeedSequence().generate_state(1)[0]) if first is None else first
     if first + count > 2**63:
         raise ValueError(
-            f"random_state is {first}; with one seed for each of {count} jobs it must be at "
-            f"most {2**63 - count}"
+            Sentence(
+                "{random_state} is {first}; with one seed for each of {count} jobs it must be at "
+                "most {most}",
+                first=first,
+                count=count,
+                most=2**63 - count,
+            )
         )
     return first + np.arange(count)
 

@@ -10,6 +10,7 @@ import torch
 from factormer.data import Dense, Matrix
 from factormer.data.intake import aligned
 from factormer.data.observations import observe
+from factormer.sentence import Sentence, sentence_of
 
 _LEAST = {dtype: float(np.finfo(dtype).tiny) for dtype in (np.dtype("f4"), np.dtype("f8"))}
 
@@ -29,7 +30,8 @@ def read(
     try:
         matrix = observe(V, missing=missing, device=device, memory_limit=memory_limit)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"problem {number}: {error}") from error
+        said = Sentence("problem {number}: {said}", number=number, said=sentence_of(error))
+        raise type(error)(said) from error
     if len(matrix.shape) != 2:
         raise ValueError(f"problem {number} has shape {matrix.shape}; it must be a matrix")
     return matrix

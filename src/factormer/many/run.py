@@ -25,6 +25,7 @@ from factormer.run.execute import execute
 from factormer.run.plan import Plan
 from factormer.run.result import Result, Status
 from factormer.run.trace import half_square
+from factormer.sentence import Sentence, sentence_of
 
 _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
@@ -273,7 +274,9 @@ def _ready(jobs: Jobs, index: int, clock: Clock) -> Plan:
     try:
         plan = jobs.ready(index)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"problem {jobs.number(index)}: {error}") from error
+        number = jobs.number(index)
+        said = Sentence("problem {number}: {said}", number=number, said=sentence_of(error))
+        raise type(error)(said) from error
     if clock.until is None:
         return plan
     left = max(clock.until - time.perf_counter(), 1e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.problem.loss import Loss
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 
 
 def checked(problem: Problem) -> Problem:
@@ -37,6 +38,10 @@ def check_zeros(V: Matrix, loss: Loss) -> None:
         zeros = int((V.entries == 0).sum())  # pyright: ignore[reportAttributeAccessIssue]
     if zeros:
         raise ValueError(
-            f"loss is {loss} and V has {zeros} zeros, at which it is infinite: add a small "
-            "constant to V, leave zeros out (missing='zeros'), or choose 'kullback-leibler'"
+            Sentence(
+                "{loss} is {given} and V has {zeros} zeros, at which it is infinite: add a small "
+                "constant to V, leave zeros out ({missing=zeros}), or choose 'kullback-leibler'",
+                given=loss,
+                zeros=zeros,
+            )
         )

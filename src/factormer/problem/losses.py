@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from factormer.problem.loss import Each, Loss, floored
+from factormer.sentence import Sentence
 
 NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
 SHORT = {"fro": "frobenius", "kl": "kullback-leibler", "is": "itakura-saito"}
@@ -163,7 +164,12 @@ def as_loss(given: Any) -> Loss:
     if isinstance(given, bool) or not abs(number) <= LARGEST:
         names = ", ".join(repr(name) for name in NAMES)
         raise ValueError(
-            f"loss is {given!r}; choose {names}, or a number β (2, 1 and 0 are these) "
-            f"from -{LARGEST} to {LARGEST}"
+            Sentence(
+                "{loss} is {given!r}; choose {names}, or a number β (2, 1 and 0 are these) from "
+                "-{largest} to {largest}",
+                given=given,
+                names=names,
+                largest=LARGEST,
+            )
         )
     return Beta(float(number))

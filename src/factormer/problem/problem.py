@@ -21,6 +21,7 @@ from factormer.problem.losses import FROBENIUS
 from factormer.problem.passes import FromPasses
 from factormer.problem.penalties import Penalties
 from factormer.problem.products import FromProducts
+from factormer.sentence import Sentence
 
 NONE = Penalties()
 
@@ -43,7 +44,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.rank < 1:
-            raise ValueError(f"rank is {self.rank}; it must be a whole number of at least 1")
+            raise ValueError(
+                Sentence(
+                    "{rank} is {given}; it must be a whole number of at least 1", given=self.rank
+                )
+            )
 
     @property
     def T(self) -> Problem:

@@ -15,6 +15,7 @@ from factormer.run import thresholds as T
 from factormer.run.plan import Plan, View
 from factormer.run.registry import her_admm
 from factormer.run.request import Request
+from factormer.sentence import Sentence
 
 _LOSS_SAYS = "one pass over V an iteration, W by Newton steps within it (V is beyond memory)"
 _ROWS = 20  # numbers for each row and component: factors and products of two passes, and copies
@@ -32,9 +33,17 @@ def sketch_width(V: Matrix, rank: int) -> int:
     if room < min(p, m, n):
         need = _least(V, rank)
         raise ValueError(
-            f"rank is {rank}; for V of {m}×{n} its factors, products and sketch take {need:.2g} "
-            f"bytes, and memory_limit leaves {V.reader.room:.2g}: raise it, or choose a lower rank "
-            f"({_enough(V, need)})"
+            Sentence(
+                "{rank} is {given}; for V of {m}×{n} its factors, products and sketch take "
+                "{need:.2g} bytes, and {memory_limit} leaves {room:.2g}: raise it, or choose a "
+                "lower rank ({enough})",
+                given=rank,
+                m=m,
+                n=n,
+                need=need,
+                room=V.reader.room,
+                enough=_enough(V, need),
+            )
         )
     return min(wide, room)
 
@@ -91,27 +100,45 @@ def loss_passes(request: Request, V: Blocks) -> tuple[LossPasses, str, str]:
     problem, beta = request.problem, request.problem.loss.kernel_beta
     if V.device.type != "cpu":
         raise ValueError(
-            f"loss is {problem.loss}, and V, larger than the memory of {str(V.device)!r}, travels "
-            "there in blocks, for which there is the squared error alone: leave device out"
+            Sentence(
+                "{loss} is {given}, and V, larger than the memory of {there!r}, travels there in "
+                "blocks, for which there is the squared error alone: leave {device} out",
+                given=problem.loss,
+                there=str(V.device),
+            )
         )
     if beta is None or not 1 <= beta < 2 or (V.reader.is_sparse and beta != 1):
         raise ValueError(
-            f"loss is {problem.loss}, and V, a {V.reader.kind}, is read in blocks, for which there "
-            "are the squared error, Kullback–Leibler and, if V is dense, β between 1 and 2: choose "
-            "one of these, or raise memory_limit so that V fits into memory"
+            Sentence(
+                "{loss} is {given}, and V, a {kind}, is read in blocks, for which there are the "
+                "squared error, Kullback–Leibler and, if V is dense, β between 1 and 2: choose one "
+                "of these, or raise {memory_limit} so that V fits into memory",
+                given=problem.loss,
+                kind=V.reader.kind,
+            )
         )
     if not problem.is_free or request.is_symmetric or request.solver != "auto":
         raise ValueError(
-            f"V, a {V.reader.kind}, is read in blocks, for which losses other than the squared "
-            "error take solver='auto', without penalties and symmetry: leave these out, or raise "
-            "memory_limit so that V fits into memory"
+            Sentence(
+                "V, a {kind}, is read in blocks, for which losses other than the squared error "
+                "take {solver=auto}, without penalties and symmetry: leave these out, or raise "
+                "{memory_limit} so that V fits into memory",
+                kind=V.reader.kind,
+            )
         )
     n, r = V.shape[1], problem.rank
     need = _MODELS * n * r * r * V.dtype.itemsize
     if need > V.reader.room / 2:
         raise ValueError(
-            f"rank is {r}; for {n} columns of V the curvature of the loss takes {need:.2g} bytes, "
-            f"and memory_limit leaves {V.reader.room:.2g}, half of which is for it: raise it, or "
-            f"choose a lower rank ({_enough(V, max(2 * need, _least(V, r)))})"
+            Sentence(
+                "{rank} is {given}; for {n} columns of V the curvature of the loss takes "
+                "{need:.2g} bytes, and {memory_limit} leaves {room:.2g}, half of which is for it: "
+                "raise it, or choose a lower rank ({enough})",
+                given=r,
+                n=n,
+                need=need,
+                room=V.reader.room,
+                enough=_enough(V, max(2 * need, _least(V, r))),
+            )
         )
     return LossPasses(), "passes", _LOSS_SAYS

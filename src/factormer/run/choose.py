@@ -23,6 +23,7 @@ from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
+from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Separable, Vertices
 
@@ -118,8 +119,11 @@ def _by_passes(request: Request, V: Blocks) -> list[Stage]:
     problem, max_iter = request.problem, request.limits.max_iter
     if is_network(request.start):
         raise ValueError(
-            f"V, a {V.reader.kind}, is read in blocks, and fitted without learned starts: "
-            "raise memory_limit so that V fits into memory"
+            Sentence(
+                "V, a {kind}, is read in blocks, and fitted without learned starts: raise "
+                "{memory_limit} so that V fits into memory",
+                kind=V.reader.kind,
+            )
         )
     chosen = (
         _solver(request, View.ITSELF) if problem.is_quadratic else _Solver(*loss_passes(request, V))
@@ -163,8 +167,12 @@ def _solver(request: Request, view: View) -> _Solver:
         return _Solver(solver, kind.name, f"{kind.says} ({why})")
     if special and not isinstance(solver, Restarted):
         raise ValueError(
-            f"accelerator is {uses!r}, which replaces an extrapolation, and solver {kind.name!r} "
-            "has none here: leave the accelerator out, or choose another solver"
+            Sentence(
+                "{accelerator} is {given!r}, which replaces an extrapolation, and solver {name!r} "
+                "has none here: leave the accelerator out, or choose another solver",
+                given=uses,
+                name=kind.name,
+            )
         )
     solver = networks.accelerated(solver, network)
     return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}")
@@ -278,7 +286,9 @@ def _named(request: Request, name: str, view: View) -> _Start:
     if networks.ships(name, use="init"):
         return _Start(networks.learned_start(name, V.device), name, f"learned; {why}")
     names = ", ".join(["auto", *STARTS, "custom", *networks.names_for("init")])
-    raise ValueError(f"init is {name!r}; choose one of {names}")
+    raise ValueError(
+        Sentence("{init} is {given!r}; choose one of {names}", given=name, names=names)
+    )
 
 
 def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from factormer.nn import zoo
 from factormer.nn.anyfactormer import AnyFactormer
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.nn.rank import RankNetwork
+from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 
 ANY_RANK = "any-rank"  # which is small, and asked for often
@@ -41,7 +42,9 @@ def accelerator(name: str, device: torch.device) -> Accelerating:
     """The network of that name, to accelerate; small ones that ship are loaded once."""
     if not ships(name, use="accelerator"):
         names = ", ".join(["auto", "None", *names_for("accelerator")])
-        raise ValueError(f"accelerator is {name!r}; choose one of {names}")
+        raise ValueError(
+            Sentence("{accelerator} is {given!r}; choose one of {names}", given=name, names=names)
+        )
     if name in (ANY_RANK, ANY_RANK_KL) and device.type == "cpu":
         return any_rank(name)
     network = zoo.load_model(name)
@@ -55,9 +58,12 @@ def check_special(name: str, V: Matrix, is_symmetric: bool) -> None:
     plain = is_symmetric or isinstance(V, Blocks)
     if plain or not isinstance(accelerator(name, V.device), AnyRankNetwork):
         raise ValueError(
-            f"accelerator is {name!r}, which serves only the plain squared error; with "
-            "another loss, unknown entries, weights or penalties choose 'any-rank' or leave it "
-            "out, and with symmetry or data beyond memory leave it out"
+            Sentence(
+                "{accelerator} is {given!r}, which serves only the plain squared error; with "
+                "another loss, unknown entries, weights or penalties choose 'any-rank' or leave it "
+                "out, and with symmetry or data beyond memory leave it out",
+                given=name,
+            )
         )
 
 

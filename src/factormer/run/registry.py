@@ -18,6 +18,7 @@ from factormer.accelerate.lookahead import Lookahead
 from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.problem.problem import Problem
 from factormer.run.thresholds import SMALL_LOSS
+from factormer.sentence import Sentence
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
@@ -43,8 +44,11 @@ class Trait(NamedTuple):
 
 
 TRAITS = {
-    "tied": Trait(lambda a: a.tied, "solves V ≈ H Hᵀ, which symmetric=True asks for"),
-    "free": Trait(lambda a: not a.tied, "solves for two factors, and symmetric=True asks for one"),
+    "tied": Trait(lambda a: a.tied, Sentence("solves V ≈ H Hᵀ, which {symmetric=True} asks for")),
+    "free": Trait(
+        lambda a: not a.tied,
+        Sentence("solves for two factors, and {symmetric=True} asks for one"),
+    ),
     "least squares": Trait(lambda a: a.problem.is_plain, "serves only the plain squared error"),
     "divergence": Trait(
         lambda a: not a.problem.is_plain,
@@ -178,10 +182,19 @@ def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:
             return kind
     names = ", ".join(serving(asked))
     if not named:
-        raise ValueError(f"solver is {name!r}; choose one of {names}")
+        raise ValueError(
+            Sentence("{solver} is {given!r}; choose one of {names}", given=name, names=names)
+        )
     order = list(TRAITS)
     lacks = max((str(kind.lacks(asked)) for kind in named), key=order.index)  # the nearest miss
-    raise ValueError(f"solver is {name!r}, which {TRAITS[lacks].lacking}; choose one of {names}")
+    raise ValueError(
+        Sentence(
+            "{solver} is {given!r}, which {lacking}; choose one of {names}",
+            given=name,
+            lacking=TRAITS[lacks].lacking,
+            names=names,
+        )
+    )
 
 
 def serving(asked: Asked) -> list[str]:

@@ -10,12 +10,14 @@ import torch
 
 from factormer.data import Matrix
 from factormer.data.factors import Factors
-from factormer.data.intake import as_factors, as_rank, as_seed, check_limits, check_room
+from factormer.data.intake import as_factors
+from factormer.data.keywords import as_rank, as_seed, check_limits, check_room
 from factormer.problem.checks import checked
 from factormer.problem.loss import Loss
 from factormer.problem.losses import as_loss
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+from factormer.sentence import Option, Sentence
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 STOPS = ("gradient", "decrease")
@@ -123,9 +125,11 @@ class Request:
         init = as_name("init", init)
         x0 = None if W is None and H is None else as_factors(W, H, V, rank)
         if (init == "custom") != (x0 is not None):
-            raise ValueError("init='custom' goes with W and H, and W and H go with init='custom'")
+            raise ValueError(
+                Sentence("{init=custom} goes with W and H, and W and H go with {init=custom}")
+            )
         if not isinstance(solver, str):
-            raise ValueError(f"solver is {solver!r}; it must be a name")
+            raise ValueError(Sentence("{solver} is {given!r}; it must be a name", given=solver))
         return Request(
             problem=problem,
             is_symmetric=bool(symmetric),
@@ -148,34 +152,60 @@ def _check_symmetry(problem: Problem) -> None:
     V = problem.V
     if not problem.is_plain:
         raise ValueError(
-            "symmetric=True goes only with the squared error: leave out loss, mask, weights, "
-            "missing and regularize_W, regularize_H"
+            Sentence(
+                "{symmetric=True} goes only with the squared error: leave out {loss}, {mask}, "
+                "{weights}, {missing} and {regularize_W}, {regularize_H}"
+            )
         )
     m, n = V.shape[-2:]
     if m != n:
-        raise ValueError(f"symmetric=True needs a square V with V = Vᵀ; V has shape {(m, n)}")
+        raise ValueError(
+            Sentence(
+                "{symmetric=True} needs a square V with V = Vᵀ; V has shape {shape}", shape=(m, n)
+            )
+        )
     probe = torch.linspace(0, 1, n, dtype=V.dtype, device=V.device)[:, None]
     probe = probe.expand(*V.shape[:-2], n, 1).contiguous()
     there, back = V @ probe, V.T @ probe
     if not torch.allclose(there, back, rtol=1e-4, atol=1e-4 * float(there.abs().max())):
-        raise ValueError("symmetric=True needs V = Vᵀ, and V is not: pass (V + Vᵀ) / 2")
+        raise ValueError(Sentence("{symmetric=True} needs V = Vᵀ, and V is not: pass (V + Vᵀ) / 2"))
 
 
 def as_name(keyword: str, value: Any) -> str:
     """The name of something, or the path of a network, as text."""
     if not isinstance(value, str | Path):
-        raise ValueError(f"{keyword} is {value!r}; it must be a name or the path of a network")
+        raise ValueError(
+            Sentence(
+                "{keyword} is {value!r}; it must be a name or the path of a network",
+                keyword=Option(keyword),
+                value=value,
+            )
+        )
     return str(value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise if the value is not one of the choices."""
     if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
-        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, choices))}")
+        raise ValueError(
+            Sentence(
+                "{name} is {value!r}; choose one of {choices}",
+                name=Option(name),
+                value=value,
+                choices=", ".join(map(repr, choices)),
+            )
+        )
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
     """Raise if the value is not a whole number of at least `least`."""
     whole = isinstance(value, int) or hasattr(value, "__index__")
     if isinstance(value, bool) or not whole or value < least:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+        raise ValueError(
+            Sentence(
+                "{name} is {value!r}; it must be a whole number of at least {least}",
+                name=Option(name),
+                value=value,
+                least=least,
+            )
+        )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from factormer.data.factors import Factors
 from factormer.data.frame import Frames, frame_of, frames_of
-from factormer.data.intake import is_finite
+from factormer.data.keywords import is_finite
 from factormer.run.result import Status
 from factormer.run.trace import Trace, objective
 from factormer.select.pictures import axes_of

@@ -12,7 +12,8 @@ from jaxtyping import Float
 
 from factormer.data import Matrix, draws
 from factormer.data.factors import Factors
-from factormer.data.intake import as_seed, check_limits, like
+from factormer.data.intake import like
+from factormer.data.keywords import as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
 from factormer.many.resample import RESAMPLES
@@ -26,6 +27,7 @@ from factormer.run.watch import counted
 from factormer.select.agreement import Consensus, Matched
 from factormer.select.connect import connected, tree_of
 from factormer.select.match import Clusters, clustered
+from factormer.sentence import Sentence
 
 _COMPONENTS = ("refit", "medoid")
 _SAMPLES = 2000  # rows of V, at most, in the consensus matrix
@@ -96,7 +98,9 @@ def consensus(
     check_choice("resample", resample, RESAMPLES)
     check_choice("components", components, _COMPONENTS)
     if options.get("symmetric"):
-        raise ValueError("symmetric is True; consensus takes V ≈ W Hᵀ: leave symmetric out")
+        raise ValueError(
+            Sentence("{symmetric} is True; consensus takes V ≈ W Hᵀ: leave {symmetric} out")
+        )
     matrix = observe(V, mask=mask, weights=weights, missing=missing, device=device)
     if len(matrix.shape) != 2:
         raise ValueError(f"V has shape {matrix.shape}; it must be one matrix, not a stack")
@@ -114,8 +118,13 @@ def consensus(
             raise KeyboardInterrupt
         if runs.status is Status.TIME_LIMIT:
             raise TimeoutError(
-                f"time_limit is {time_limit}, and {len(runs.seen)} of {n_runs} runs were done by "
-                "then; a consensus needs 2 at least: allow more time"
+                Sentence(
+                    "{time_limit} is {given}, and {count} of {wanted} runs were done by then; a "
+                    "consensus needs 2 at least: allow more time",
+                    given=time_limit,
+                    count=len(runs.seen),
+                    wanted=n_runs,
+                )
             )
         raise ValueError(
             f"{len(runs.seen)} of {n_runs} runs ended as they should, and a consensus needs 2 at "

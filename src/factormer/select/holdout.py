@@ -13,9 +13,10 @@ from torch import Tensor
 
 from factormer.data import Dense, Matrix, Observed, Sparse, draws
 from factormer.data.factors import Factors
-from factormer.data.intake import is_finite
+from factormer.data.keywords import is_finite
 from factormer.problem.loss import Loss
 from factormer.problem.losses import Beta
+from factormer.sentence import Sentence
 
 _DENSE = 2e7  # entries up to which sparse data is made dense, where its zeros are data
 _BLOCK = 2**20  # numbers at a time
@@ -134,7 +135,10 @@ def parts_of(holdout: Any) -> int:
     """Into how many parts entries are divided, if each is this share of them."""
     if not is_finite(holdout) or isinstance(holdout, bool) or not 0 < holdout <= 0.5:
         raise ValueError(
-            f"holdout is {holdout!r}; it must be a share of the entries above 0 and at most 0.5"
+            Sentence(
+                "{holdout} is {given!r}; it must be a share of the entries above 0 and at most 0.5",
+                given=holdout,
+            )
         )
     return max(2, round(1 / float(holdout)))
 
@@ -145,9 +149,15 @@ def _observed(V: Matrix) -> Observed:
         m, n = V.shape
         if m * n > _DENSE:
             raise ValueError(
-                f"V is sparse, {m}×{n}, and its zeros are data: hiding some of them takes all "
-                f"{m * n:.2g} entries, and at most {_DENSE:.0g} are made dense; pass a random part "
-                "of the rows, or missing='zeros' where zeros are not known"
+                Sentence(
+                    "V is sparse, {m}×{n}, and its zeros are data: hiding some of them takes all "
+                    "{all:.2g} entries, and at most {most:.0g} are made dense; pass a random part "
+                    "of the rows, or {missing=zeros} where zeros are not known",
+                    m=m,
+                    n=n,
+                    all=m * n,
+                    most=_DENSE,
+                )
             )
         ((_, entries),) = V.blocks(None)
         V = Dense(entries)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from factormer.data import draws, n_entries
-from factormer.data.intake import as_seed, check_limits
+from factormer.data.keywords import as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize
 from factormer.problem.losses import Beta
@@ -19,6 +19,7 @@ from factormer.select.holdout import Speckled
 from factormer.select.noise import Law, Levels, law_of, levels_of
 from factormer.select.part import part_of
 from factormer.select.pictures import axes_of
+from factormer.sentence import Sentence
 
 _LEAST = 200  # hidden entries below which nothing is said
 _ENOUGH = 15_000  # hidden entries after which no further fold is fitted
@@ -166,7 +167,10 @@ def select_loss(
     v, y = _predictions(speckled, until)
     if not len(v):  # without a limit, a fit always ends
         raise TimeoutError(
-            f"time_limit is {time_limit}, and no fit was done by then; allow more time"
+            Sentence(
+                "{time_limit} is {given}, and no fit was done by then; allow more time",
+                given=time_limit,
+            )
         )
     if np.count_nonzero(v) < _LEAST:
         return _unclear(f"V has few entries above 0, and it takes some {_LEAST}")

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from factormer.data import Matrix, draws
 from factormer.data.frame import frame_of
-from factormer.data.intake import as_rank, as_seed, check_limits
+from factormer.data.keywords import as_rank, as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
 from factormer.problem.loss import Loss
@@ -24,6 +24,7 @@ from factormer.run.result import Result, Status
 from factormer.run.watch import counted
 from factormer.select.holdout import Speckled, parts_of
 from factormer.select.pictures import axes_of
+from factormer.sentence import Sentence
 
 _ROUNDED = 1e-12  # of the loss of an entry: less is rounding
 _REACH = 120  # powers of ten that the loss of an entry may be from 1
@@ -221,7 +222,10 @@ def cross_validate(
         if status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         raise TimeoutError(
-            f"time_limit is {time_limit}, and no fit was done by then; allow more time"
+            Sentence(
+                "{time_limit} is {given}, and no fit was done by then; allow more time",
+                given=time_limit,
+            )
         )
     if status is None and np.isnan(errors).any():
         status = Status.TIME_LIMIT

@@ -16,6 +16,7 @@ from factormer.kernels import compiled, fused_sweeps, real
 from factormer.kernels.threads import share
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 
 # Curvature, relative to the largest, below which a component counts as zero: a rounding error.
 FLAT = {dtype: (100 * torch.finfo(dtype).eps) ** 2 for dtype in (torch.float32, torch.float64)}
@@ -131,8 +132,10 @@ class HALS:
     def init(self, problem: Problem, x0: Factors) -> HALSState:
         if not (problem.is_quadratic and problem.is_elastic):
             raise ValueError(
-                "solver='hals' takes only the squared error, and penalties L1 and L2; use "
-                "solver='auto' for other losses and penalties"
+                Sentence(
+                    "{solver=hals} takes only the squared error, and penalties L1 and L2; use "
+                    "{solver=auto} for other losses and penalties"
+                )
             )
         V, r = problem.V, problem.rank
         return HALSState(x0, self.n_sweeps(V, r), self.n_sweeps(V.T, r))

@@ -11,6 +11,7 @@ from torch import Tensor
 from factormer.data import Normal
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 from factormer.solvers.base import Point
 
 
@@ -54,7 +55,9 @@ class Multiplicative:
     def init(self, problem: Problem, x0: Factors) -> Point:
         if not problem.is_elastic:
             raise ValueError(
-                "solver='mu' takes only L1 and L2 as penalties; use solver='ao-admm' for others"
+                Sentence(
+                    "{solver=mu} takes only L1 and L2 as penalties; use {solver=ao-admm} for others"
+                )
             )
         return Point(x0)
 

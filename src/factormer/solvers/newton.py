@@ -17,6 +17,7 @@ from factormer.data.factors import Factors
 from factormer.kernels.threads import scratch, share
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 
 # Entries, and the share of them that may be other than zero, up to which V stays dense, or not.
 _FEW, _THIN = 20_000, 0.25
@@ -258,10 +259,14 @@ class _Room(NamedTuple):
 def _check(problem: Problem) -> None:
     if not problem.is_elastic:
         raise ValueError(
-            "solver='newton' takes only L1 and L2 as penalties; use solver='ao-admm' for others"
+            Sentence(
+                "{solver=newton} takes only L1 and L2 as penalties; use {solver=ao-admm} for others"
+            )
         )
     if len(problem.V.shape) > 2 or problem.V.device.type != "cpu":
-        raise ValueError("solver='newton' takes one matrix on a CPU; use solver='mu' for others")
+        raise ValueError(
+            Sentence("{solver=newton} takes one matrix on a CPU; use {solver=mu} for others")
+        )
 
 
 def thinned(problem: Problem) -> Problem:

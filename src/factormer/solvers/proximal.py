@@ -17,6 +17,7 @@ from factormer.kernels.threads import scratch, share
 from factormer.problem.loss import Loss, floored
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 
 _ENTRY = 50  # multiplications that take as long as a proximal step on an entry
 
@@ -205,8 +206,10 @@ class ProximalADMM:
     def init(self, problem: Problem, x0: Factors) -> ProximalState:
         if not problem.is_quadratic and not _is_dense(problem):
             raise ValueError(
-                "this loss, or these weights, with these penalties need a dense V: pass "
-                "V.toarray(), or use only the penalties L1 and L2"
+                Sentence(
+                    "this loss, or these weights, with these penalties need a dense V: "
+                    "{pass V.toarray()}, or use only the penalties L1 and L2"
+                )
             )
         W, H = problem.on_w.inside(x0.W), problem.on_h.inside(x0.H)
         empty = (Split(torch.zeros_like(F)) for F in (W, H))

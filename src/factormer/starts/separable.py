@@ -11,6 +11,7 @@ from torch import Tensor
 from factormer.data import Matrix
 from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 from factormer.solvers.hals import hals_nnls
 
 _TIED = 1e-6  # relative to the largest: rows that count as equally far from those chosen
@@ -29,7 +30,9 @@ class Separable:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         if len(problem.V.shape) > 2:
-            raise ValueError("init='separable' takes one matrix; factorize a stack one by one")
+            raise ValueError(
+                Sentence("{init=separable} takes one matrix; factorize a stack one by one")
+            )
         if self.by == "columns":
             return Separable()(problem.T, rng).swap()
         V, r = problem.V, problem.rank

@@ -12,6 +12,7 @@ from factormer.data import Matrix
 from factormer.data.factors import Factors
 from factormer.data.svd import truncated_svd
 from factormer.problem.problem import Problem
+from factormer.sentence import Sentence
 from factormer.solvers.coding import Coder
 from factormer.starts.separable import Separable, rows_of
 
@@ -34,7 +35,9 @@ class Vertices:
 
     def __call__(self, problem: Problem, rng: torch.Generator) -> Factors:
         if len(problem.V.shape) > 2:
-            raise ValueError("init='vertices' takes one matrix; factorize a stack one by one")
+            raise ValueError(
+                Sentence("{init=vertices} takes one matrix; factorize a stack one by one")
+            )
         if self.by == "columns":
             return Vertices(total=self.total)(problem.T, rng).swap()
         V, r = problem.V, problem.rank

@@ -40,7 +40,7 @@ def test_repeats_keep_the_consensus_and_its_stability(counts, capsys):
     assert two.rmse == pytest.approx(np.sqrt(np.mean((np.load("counts.npy") - W @ H.T) ** 2)))
     assert main(command) == 0  # nothing is left to do
     assert main([*command[:-1], "6"]) == 1
-    assert "holds a run with repeats 5, not 6" in capsys.readouterr().err
+    assert "holds a run with --repeats 5, not 6" in capsys.readouterr().err
 
 
 def test_holdout_tells_the_error_of_hidden_entries(counts, capsys):

@@ -7,7 +7,7 @@ import sys
 
 from factormer.app.cli import fit, lab, others, patch, report, transform
 from factormer.app.cli.app import answered, app, given, print_json
-from factormer.app.cli.wording import as_typed
+from factormer.app.cli.wording import typed
 from factormer.starting import INTERRUPTED, end
 
 __all__ = ["app", "fit", "lab", "main", "others", "patch", "report", "transform"]
@@ -60,7 +60,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror.lower()}", WRONG
     if isinstance(error, ValueError | OSError | ImportError):
-        return as_typed(text), WRONG
+        return " ".join(typed(error).split()), WRONG
     if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
         asked = re.search(r"tried to allocate (\d+) bytes", text)  # torch prints much more
         what = f"{int(asked[1]) / 1e9:.1f} GB" if asked else text

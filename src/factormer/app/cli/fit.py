@@ -276,12 +276,12 @@ def parse_ranks(text: str) -> list[int]:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         if not 1 <= first <= last:
             raise ValueError(
-                f"rank is {shown!r}; it must be a number above 0 (10), a range (2..20), a list "
+                f"--rank is {shown!r}; it must be a number above 0 (10), a range (2..20), a list "
                 "(4,8,16), or select"
             )
         if len(ranks) + last - first >= _RANKS:
             raise ValueError(
-                f"rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer: 10,20,50"
+                f"--rank is {shown!r}, which is more than {_RANKS} ranks; choose fewer: 10,20,50"
             )
         ranks += range(first, last + 1)
     return sorted(set(ranks))

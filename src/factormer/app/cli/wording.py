@@ -1,46 +1,45 @@
-"""Errors in the words of the command line: --max-iter, not max_iter."""
+"""Options in the spelling of the command line: --max-iter, not max_iter."""
 
 from __future__ import annotations
 
-import re
+import inspect
+from functools import cache
 
-# Keywords of Python, and the options that they are here.
-_OPTIONS = {
-    **{"max_iter": "max-iter", "time_limit": "time-limit", "n_init": "n-init"},
-    **{"memory_limit": "memory-limit", "random_state": "seed", "n_runs": "repeats"},
-    **{"regularize_W": "regularize-w", "regularize_H": "regularize-h"},
-    **{"rows_are": "rows-are", "columns_are": "columns-are"},
-    **{"row_labels": "row-labels", "column_labels": "column-labels"},
-    **{name: name for name in ("rank", "tol", "init", "solver", "accelerator", "loss", "layout")},
-    **{name: name for name in ("holdout", "repeats", "missing", "device", "symmetric", "resize")},
-    **{name: name for name in ("mask", "weights", "seed", "key")},
-}
-_UNIQUE = [name for name in _OPTIONS if "_" in name]  # words of no other meaning
-_PHRASES = {
+from factormer.app.cli import fit
+from factormer.sentence import Option, Sentence, sentence_of
+
+# Keywords of Python that have another name here.
+_OURS = {"random_state": "seed", "n_runs": "repeats"}
+# What Python does with data, and what is done here instead.
+PHRASES = {
     "pass V.toarray()": "save V as a dense file",
+    "V.toarray()": "save V as a dense file",
     "pass V in float64": "save V in float64",
     "passed": "given",
+    "use NMF(missing='nan')": "write NaN",
 }
 
 
-def as_typed(sentence: str) -> str:
-    """The sentence with options in place of keywords."""
-    for phrase, ours in _PHRASES.items():
-        sentence = re.sub(rf"\b{re.escape(phrase)}(?!\w)", ours, sentence)
-    names = "|".join(map(re.escape, _OPTIONS))
-    sentence = re.sub(  # symmetric=True, missing="zeros"
-        rf"(?<![\w-])({names})=(['\"]?)([\w.+-]+)\2",
-        lambda m: _option(m[1]) + ("" if m[3] == "True" else f" {m[3]}"),
-        sentence,
-    )
-    sentence = re.sub(  # the subject of the sentence
-        rf"^({names}) (is|are|has|holds|must)\b",
-        lambda m: f"{_option(m[1])} {m[2]}",
-        sentence,
-    )
-    unique = "|".join(map(re.escape, _UNIQUE))
-    return re.sub(rf"(?<![\w-])({unique})(?!\w)", lambda m: _option(m[1]), sentence)
+def typed(error: BaseException) -> str:
+    """The text of an error with options as they are typed."""
+    said = sentence_of(error)
+    return said.spelled(spelled) if isinstance(said, Sentence) else said
 
 
-def _option(name: str) -> str:
-    return f"--{_OPTIONS[name]}"
+def spelled(option: Option) -> str:
+    """An option as it is typed, with its value; what the command line lacks is as in Python."""
+    if option.name in PHRASES:
+        return PHRASES[option.name]
+    name = _OURS.get(option.name, option.name.lower())
+    if name not in _parameters():
+        return str(option)
+    flag = f"--{name.replace('_', '-')}"
+    if option.value in (None, "True"):
+        return flag
+    return f"{flag} {'none' if option.value == 'None' else option.value}"
+
+
+@cache
+def _parameters() -> frozenset[str]:
+    """The options of the command that has them all."""
+    return frozenset(inspect.signature(fit.fit).parameters)

@@ -127,7 +127,7 @@ def _chosen(arrays: dict[str, Any], path: Path, key: str | None) -> str:
 def _laid_out(values: Any, path: Path, layout: str | None, source: str) -> Data:
     """A matrix unchanged; three axes as one image per row, or as a cube of pixels × bands."""
     if layout is not None and layout not in LAYOUTS:
-        raise DataError(f"layout is {layout!r}; choose 'images' or 'cube'")
+        raise DataError(f"--layout is {layout!r}; choose 'images' or 'cube'")
     if values.ndim != 3:
         if layout is not None:
             raise DataError(f"{path} has {values.ndim} axes; --layout is for arrays of three")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from factormer.app.runs.check import check_taken
+from factormer.app.runs.check import REMEDY, check_taken, of_other_options
 from factormer.app.runs.folder import PASSES, RunFolder, dump
 from factormer.app.runs.stored import SCHEMA, built
 from factormer.data.blocks import Blocks
@@ -89,7 +89,7 @@ def _describe(run: RunFolder, description: dict[str, Any], results: dict[int, La
 
 def _earlier(run: RunFolder, description: dict[str, Any], *, fresh: bool) -> dict[int, LargeResult]:
     """Results of the same data and options; a folder of others, or with other files, is refused."""
-    passes, remedy = run.path / PASSES, "choose another --out, or start again with --fresh"
+    passes = run.path / PASSES
     check_taken(run)
     check_passes(passes)
     if fresh:
@@ -97,17 +97,17 @@ def _earlier(run: RunFolder, description: dict[str, Any], *, fresh: bool) -> dic
     before = run.in_blocks()
     if before is None:
         if run.is_begun():
-            raise ValueError(f"{run.path} holds a run on data in memory; {remedy}")
+            raise ValueError(f"{run.path} holds a run on data in memory; {REMEDY}")
         return {}
     file = run.path / "run.json"
     found = [built(LargeResult, row, file) for row in before["results"]]
     if not found and not any(passes.glob("pass-*.npz")):
         return {}
     if before["passes_over"] != description["passes_over"]:
-        raise ValueError(f"{run.path} holds a run on other data; {remedy}")
+        raise ValueError(f"{run.path} holds a run on other data; {REMEDY}")
     for name, value in description["options"].items():
         if (was := before["options"].get(name)) != value:
-            raise ValueError(f"{run.path} holds a run with {name} {was!r}, not {value!r}; {remedy}")
+            raise of_other_options(run, name, was, value)
     whole = [r for r in found if all((run.rank(r.rank) / f"{F}.npy").is_file() for F in "WH")]
     return {result.rank: result for result in whole}
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from factormer.problem.penalties.penalty import X_, Penalty
 from factormer.problem.penalties.terms import Fixed, Orthogonal
+from factormer.sentence import Option, Sentence
 
 
 @dataclass(frozen=True)
@@ -38,33 +39,54 @@ class Penalties:
         for term in terms:
             if not isinstance(term, Penalty):
                 raise ValueError(
-                    f"{name} holds {term!r}; it must be of factormer.penalties: L1, L2, Group, "
-                    "Smooth, Simplex, Bounds, Orthogonal, Volume, Free, Fixed"
+                    Sentence(
+                        "{name} holds {term!r}; it must be of factormer.penalties: L1, L2, Group, "
+                        "Smooth, Simplex, Bounds, Orthogonal, Volume, Free, Fixed",
+                        name=Option(name),
+                        term=term,
+                    )
                 )
         steps = [term for term in terms if term.order is not None and not isinstance(term, Fixed)]
         sets = [term for term in steps if term.order == 1]
         if len(sets) > 1 or len({type(term) for term in terms}) < len(terms):
             raise ValueError(
-                f"{name} is {list(terms)}; at most one of each kind, and one of Simplex, Bounds, "
-                "Free: add their weights, or intersect the bounds"
+                Sentence(
+                    "{name} is {terms}; at most one of each kind, and one of Simplex, Bounds, "
+                    "Free: add their weights, or intersect the bounds",
+                    name=Option(name),
+                    terms=list(terms),
+                )
             )
         alone = [step for step in steps if not step.joins]
         if alone and len(steps) > 1:
             raise ValueError(
-                f"{name} is {list(terms)}; {type(alone[0]).__name__} goes with L2, Smooth and "
-                "Orthogonal, not with L1 or Group, whose joint proximal step has no closed form"
+                Sentence(
+                    "{name} is {terms}; {alone} goes with L2, Smooth and Orthogonal, not with L1 "
+                    "or Group, whose joint proximal step has no closed form",
+                    name=Option(name),
+                    terms=list(terms),
+                    alone=type(alone[0]).__name__,
+                )
             )
         signed = not Penalties(tuple(terms)).nonnegative
         if signed and any(isinstance(term, Orthogonal) for term in terms):
             raise ValueError(
-                f"{name} is {list(terms)}; Orthogonal is for factors without negative entries, "
-                "whose products of either sign would cancel: leave out one of them"
+                Sentence(
+                    "{name} is {terms}; Orthogonal is for factors without negative entries, whose "
+                    "products of either sign would cancel: leave out one of them",
+                    name=Option(name),
+                    terms=list(terms),
+                )
             )
         by_rows = [term for term in terms if getattr(term, "by", "") == "rows"]
         if by_rows and len(steps) < len([term for term in terms if term.order is not None]):
             raise ValueError(
-                f"{name} has {by_rows[0]} and Fixed; a penalty on whole rows cannot leave some of "
-                "their entries fixed: take it by columns, or fix nothing"
+                Sentence(
+                    "{name} has {term} and Fixed; a penalty on whole rows cannot leave some of "
+                    "their entries fixed: take it by columns, or fix nothing",
+                    name=Option(name),
+                    term=by_rows[0],
+                )
             )
         asked = [term for term in terms if getattr(term, "weight", 1.0)]  # 0 has no effect
         return Penalties(tuple(sorted(asked, key=lambda term: term.order or 0)))
@@ -188,8 +210,13 @@ class Penalties:
             if not term.fits(dtype):
                 name = "Fixed" if isinstance(given, Fixed) else str(given)
                 raise ValueError(
-                    f"{name} is too large or too small for V of mean {c:g}: its squares, in the "
-                    f"unit of V, are beyond {dtype}; choose another, or pass V in float64 and "
-                    "divided by its mean"
+                    Sentence(
+                        "{name} is too large or too small for V of mean {c:g}: its squares, in the "
+                        "unit of V, are beyond {dtype}; choose another, or {pass V in float64} and "
+                        "divided by its mean",
+                        name=name,
+                        c=c,
+                        dtype=dtype,
+                    )
                 )
         return Penalties(terms)

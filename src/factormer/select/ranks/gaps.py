@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 
 from factormer.data import Dense, Observed, Sparse
 from factormer.functions import factorize
+from factormer.sentence import Sentence
 
 _MOST = 10_000_000  # entries of a V with gaps
 
@@ -35,8 +36,10 @@ def known_entries(
     known = (weights > 0).cpu().numpy()
     if np.unique(weights.cpu().numpy()[known]).size > 1:
         raise ValueError(
-            "a rank is chosen for entries that count the same, and these have different weights; "
-            "pass a mask of those that are known"
+            Sentence(
+                "a rank is chosen for entries that count the same, and these have different "
+                "weights; pass a {mask} of those that are known"
+            )
         )
     values = np.where(known, entries.double().cpu().numpy(), 0.0)
     rows, columns = known.any(1), known.any(0)

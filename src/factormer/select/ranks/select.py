@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
-from factormer.data.intake import as_rank, as_seed
+from factormer.data.keywords import as_rank, as_seed
 from factormer.data.observations import observe
 from factormer.data.sample import some_rows
 from factormer.data.sparse import Rows
@@ -27,6 +27,7 @@ from factormer.select.ranks.gaps import as_data, better_guess, first_guess, know
 from factormer.select.ranks.reason import exact_reason, reason_of
 from factormer.select.ranks.spectrum import FLOOR, singular_values
 from factormer.select.ranks.view import LARGE, view_of
+from factormer.sentence import Sentence
 
 MODEL = "rank"  # the shipped network
 _TOP = 16  # the last rank that is tried by default
@@ -202,8 +203,11 @@ def _beta(loss: Any) -> float:
     if isinstance(found, Beta):
         return found.beta
     raise ValueError(
-        f"loss is {loss!r}; a rank is chosen under 'frobenius' (2) or 'kullback-leibler' (1): take "
-        "the one that is nearer"
+        Sentence(
+            "{loss} is {given!r}; a rank is chosen under 'frobenius' (2) or 'kullback-leibler' "
+            "(1): take the one that is nearer",
+            given=loss,
+        )
     )
 
 
