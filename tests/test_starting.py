@@ -25,7 +25,13 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
         text=True,
         check=False,
         timeout=120,
+        preexec_fn=_listen if os.name == "posix" else None,
     )
+
+
+def _listen() -> None:
+    """Let Ctrl-C through also where the tests run in the background of a shell, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent otherwise there")
