@@ -30,7 +30,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def _listen() -> None:
-    """Let Ctrl-C through also where the tests run in the background of a shell, which ignores it."""
+    """Let Ctrl-C through, which a shell ignores for what it runs in its background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
