@@ -347,6 +347,7 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     }
 
     call.callback = callback, call.found[0] = &W, call.found[1] = &H, call.lanes = &lanes, call.shown.assign(count, 0);
+    for (size_t k = 0; k < count; ++k) call.shown[k] = lanes[k].n_earlier;
     Host host = host_of(call);
     Flaw flaw;
     int32_t flawed = 0;

@@ -188,6 +188,8 @@ inline void take_low_rank(Intake& in, nb::tuple parts, const std::string& what) 
     to.kind = Kind::low_rank;
     AnyArray first = array_of(parts[1], 2, what + ": U"), second = array_of(parts[2], 2, what + ": Z");
     to.m = int64_t(first.shape(0)), to.n = int64_t(second.shape(0)), to.p = int64_t(first.shape(1));
+    if (parts.size() == 4 && (!nb::try_cast<double>(parts[3], to.lost) || !(to.lost >= 0 && to.lost <= 1e300)))
+        refuse(what + ": lost has to be a finite number, 0 or above");
     if (first.shape(1) != second.shape(1)) refuse(what + ": U and Z have to have the same number of columns");
     for (int s = 0; s < 2; ++s) {
         int64_t size = s ? to.n : to.m;
@@ -199,16 +201,16 @@ inline void take_low_rank(Intake& in, nb::tuple parts, const std::string& what) 
     }
 }
 
-// ("csr" or "csc", m, n, indptr, indices, data), ("low-rank", U, Z), or an array.
+// ("csr" or "csc", m, n, indptr, indices, data), ("low-rank", U, Z, lost), or an array.
 inline void take(Intake& in, nb::handle V, const std::string& what) {
     if (nb::isinstance<nb::tuple>(V)) {
         nb::tuple parts = nb::borrow<nb::tuple>(V);
         std::string kind;
         if (parts.size() > 0 && nb::try_cast<std::string>(parts[0], kind)) {
             if ((kind == "csr" || kind == "csc") && parts.size() == 6) return take_sparse(in, parts, what);
-            if (kind == "low-rank" && parts.size() == 3) return take_low_rank(in, parts, what);
+            if (kind == "low-rank" && (parts.size() == 3 || parts.size() == 4)) return take_low_rank(in, parts, what);
         }
-        refuse(what + " is a tuple; it has to be ('csr' or 'csc', m, n, indptr, indices, data) or ('low-rank', U, Z)");
+        refuse(what + " is a tuple; it has to be ('csr' or 'csc', m, n, indptr, indices, data) or ('low-rank', U, Z, lost)");
     }
     AnyArray array = array_of(V, 2, what);
     in.held = nb::borrow(V);

@@ -27,6 +27,7 @@ struct Matrix {
     const double* values[2] = {};    // sparse: the entries
     const double* part[2] = {};      // low rank, V = U Zᵀ: Uᵀ (p, m) and Zᵀ (p, n), each by rows
     Index p = 0;
+    double lost = 0;                 // low rank: ‖V − U Zᵀ‖² of the V that it stands for, which errors include
 };
 
 struct Rules {

@@ -158,6 +158,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
                 if (has_narrow) copy_rows(in.part[s], size, const_cast<float*>(data_n), ld_n, p, size, s == 0 ? scale : 1, crew);
             }
             count_parts(crew.looks[0]);
+            squares += in.lost * scale * scale;
         } else if (kind == Kind::sparse) {
             Index nnz = in.from[0][m];
             for (int s = 0; s < 2; ++s) {

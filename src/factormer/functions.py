@@ -60,6 +60,7 @@ def factorize(
     n_init: int = 1,
     order: str | None = "share",
     scale: str | None = "balanced",
+    engine: str = "auto",
     watch: Watch | None = None,
     memory_limit: float | str | None = None,
     folder: str | Path | None = None,
@@ -131,6 +132,9 @@ def factorize(
     scale : {"balanced", "sum", None}
         Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: unchanged. Given starts keep order
         and scale; penalties fix the scale.
+    engine : {"auto", "core", "reference"}
+        "core": the compiled core, which "auto" takes wherever it serves (`explain` says so);
+        "reference": the same in Python, slower, for every loss, penalty and device.
     watch : callable, optional
         Called with the factors, gathered where W stays on Dask workers, and the trace after each
         iteration on large problems, 10 on small, 500 with tol=0. True ends it.
@@ -182,6 +186,7 @@ def factorize(
             n_init=n_init,
             order=order,
             scale=scale,
+            engine=engine,
         )
         (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
@@ -246,7 +251,7 @@ def factorize_many(
         over V serves all that are under way (docs/howto/large.md).
     **options
         Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, stop, loss,
-        regularize_W, regularize_H, symmetric, order, scale.
+        regularize_W, regularize_H, symmetric, order, scale, engine.
 
     Returns
     -------

@@ -167,7 +167,7 @@ def test_errors_of_coarser_stages_end_where_the_next_begins():
     U, Z, lost = core.sketch(V, 12, seed=3)
     coarse = one(("low-rank", U, Z), 5, max_iter=30, tol=0, order=False, scale="none")
     earlier = np.stack([coarse.errors, np.zeros(31)], axis=1)
-    W, H, error, made, _, kept, _ = core.run(
+    _, _, _, made, _, kept, _ = core.run(
         [V], [0], [5], [0], [(coarse.W, coarse.H)], earlier=[earlier], max_iter=40, tol=0.0
     )[0]
     assert (made, len(kept)) == (40, 41)

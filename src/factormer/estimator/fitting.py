@@ -104,6 +104,7 @@ def request_of(
         n_init=options.n_init,
         order=options.order,
         scale=options.scale,
+        engine=options.engine,
     )
 
 

@@ -62,7 +62,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     beta_loss : str or float
         d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
         β-divergence, which 2, 1 and 0 are.
-    tol, max_iter, accelerator, time_limit, device, memory_limit, folder
+    tol, max_iter, accelerator, time_limit, device, engine, memory_limit, folder
         As in `factorize`.
     random_state : int, RandomState or None
         Seed of the random choices; None draws one from numpy's.
@@ -141,6 +141,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         fixed_components: Any = None,
         order: str | None = "share",
         scale: str | None = "balanced",
+        engine: str = "auto",
         forget_factor: Any = 0.7,
         callback: Any = None,
         memory_limit: float | str | None = None,
@@ -170,6 +171,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.fixed_components = fixed_components
         self.order = order
         self.scale = scale
+        self.engine = engine
         self.forget_factor = forget_factor
         self.callback = callback
         self.memory_limit = memory_limit

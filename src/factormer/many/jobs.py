@@ -39,6 +39,7 @@ COMMON = (
     "symmetric",
     "order",
     "scale",
+    "engine",
 )
 
 

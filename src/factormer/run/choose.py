@@ -12,26 +12,29 @@ from typing import Any, NamedTuple
 import torch
 
 from factormer.accelerate.base import Judged, Restarted
+from factormer.accelerate.her import HER
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
-from factormer.run import networks
+from factormer.run import core, networks
 from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
-from factormer.run.plan import Plan, Stage, View
+from factormer.run.plan import Plan, Stage, View, Way
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
 from factormer.run.request import Request
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
-from factormer.starts import Given, Initializer, Separable, Vertices
+from factormer.starts import Given, Initializer, Random, Separable, Vertices
 
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 
 
 def choose(request: Request) -> Plan:
     """How to carry out the request; a choice that does not fit raises an error."""
+    if (plan := _by_core(request)) is not None:
+        return plan
     stages = _stages(request)
     start, name, why = _start(request, request.start, stages[0].view)
     restart = start
@@ -44,6 +47,60 @@ def choose(request: Request) -> Plan:
         stages[0] = stages[0]._replace(max_iter=n_iter)
     settles = _settles(request)
     return Plan(request, start, name, why, restart, n_runs, tuple(stages), settles, kinds)
+
+
+def _by_core(request: Request) -> Plan | None:
+    """The plan for the compiled core, where it serves the request."""
+    if request.engine == "reference":
+        return None
+    if (lacking := core.lacks(request)) is not None:
+        if request.engine == "auto":
+            return None
+        raise ValueError(
+            Sentence(
+                "{engine=core} does not serve this, as {lacking}; choose {engine=auto}",
+                lacking=lacking,
+            )
+        )
+    if request.solver != "auto":
+        solver_kind(request.solver, request.problem)  # which refuses what it does not solve
+    V, max_iter = request.problem.V, request.limits.max_iter
+    is_double, why = V.dtype == torch.float64, "the fastest for one matrix"
+    precision = "mixed" if is_double and float(V.work()) >= T.CORE_SINGLE else "float64"
+    stages = [Stage(View.ITSELF, HER(), "her", why, max_iter, precision=precision)]
+    if (width := _width_of_sketch(request)) is not None:
+        until, single = max_iter - min(T.POLISH, (max_iter + 1) // 2), "float32"
+        why = "an iteration there costs much less"
+        on_sketch = Stage(View.SKETCH, HER(), "her", why, until, False, single, width)
+        stages.insert(0, on_sketch)
+    start = _start_of_core(request)
+    again = start
+    if request.n_init > 1 and (request.start in DETERMINED or start.name in DETERMINED):
+        again = _start(request, "random", View.ITSELF)
+    n_runs, settles = max(request.n_init, _runs(request, start.name)), _settles(request)
+    return Plan(request, *start, again.start, n_runs, tuple(stages), settles, way=Way.CORE)
+
+
+def _start_of_core(request: Request) -> _Start:
+    """The start of that name; random where none is named, unless the rank is nearly full."""
+    problem, (m, n) = request.problem, request.problem.V.shape
+    if request.start != "auto":
+        return _start(request, request.start, View.ITSELF)
+    if problem.is_plain and problem.rank >= T.FULL * min(m, n):
+        return _named(request, "auto", View.ITSELF)
+    if problem.on_w.fixed is not None or problem.on_h.fixed is not None:
+        return _start(request, "random", View.ITSELF)
+    return _Start(Random(), "random", "iterations cost less than a start that saves some")
+
+
+def _width_of_sketch(request: Request) -> int | None:
+    """How wide a sketch is on which to iterate first; None where it does not pay."""
+    problem, V = request.problem, request.problem.V
+    if not (problem.is_plain and isinstance(V, Dense)) or request.start == "custom":
+        return None
+    (m, n), p = V.shape, 2 * problem.rank + OVERSAMPLING
+    pays = m * n >= T.CORE_SKETCH and m * n >= T.CORE_SKETCH_PAYS * (m + n) * p
+    return p if pays and p <= min(m, n) and request.limits.max_iter > 1 else None
 
 
 def _kinds(request: Request, start: Initializer, name: str) -> tuple[Initializer, ...]:

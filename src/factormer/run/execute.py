@@ -18,13 +18,13 @@ from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.data.spread import Spread
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
-from factormer.run import small
+from factormer.run import core, small
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width, where_rows_are
 from factormer.run.lifting import in_time
 from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
-from factormer.run.plan import Plan, View
+from factormer.run.plan import Plan, View, Way
 from factormer.run.request import Limits, Request
 from factormer.run.result import Result, Status
 from factormer.run.settle import coefficients, misfit_of, rmse, settled_by_products
@@ -69,6 +69,8 @@ def execute(
 def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
+    if plan.way is Way.CORE:
+        return _by_core(plan, started, callback, watch)
     asked, plan = plan, _thinned(plan)
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
@@ -95,6 +97,18 @@ def _one(
     result = small.tidied(result, request) if is_small else _tidy(result, request)
     misfit = misfit_of(asked.request.problem, result)
     return replace(result, plan=asked.explanation, misfit=misfit)
+
+
+def _by_core(
+    plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
+) -> Result:
+    """The best run of a plan, by the compiled core."""
+    request = plan.request
+    limit, seeds = request.limits.time_limit, [request.seed]
+    until = None if limit is None else started + limit
+    seeds += more_seeds(request.seed, plan.n_runs)
+    result = core.fitted(plan, seeds, started, until, callback, watch)
+    return replace(result, misfit=misfit_of(request.problem, result))
 
 
 def _thinned(plan: Plan) -> Plan:

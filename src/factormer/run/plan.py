@@ -13,6 +13,13 @@ from factormer.solvers.base import Solver
 from factormer.starts import Initializer
 
 
+class Way(Enum):
+    """What carries a plan out; the value is what `engine` calls it."""
+
+    CORE = "core"
+    REFERENCE = "reference"
+
+
 class View(Enum):
     """What a stage works on."""
 
@@ -24,7 +31,8 @@ class View(Enum):
 class Stage(NamedTuple):
     """A view of V, a solver for it and why, and the iteration to end at.
 
-    `exact` says whether errors there are those on V.
+    `exact` says whether errors there are those on V. The core also needs the precision of the
+    iterations, and the width of a sketch.
     """
 
     view: View
@@ -33,6 +41,8 @@ class Stage(NamedTuple):
     why: str
     max_iter: int
     exact: bool = True
+    precision: str = ""
+    width: int = 0
 
 
 class Explanation(NamedTuple):
@@ -43,16 +53,26 @@ class Explanation(NamedTuple):
     stages: tuple[str, ...]
     finish: str
     measure: str = "RMSE"  # what is minimised, or stands for it
+    engine: str = Way.REFERENCE.value
 
     def __str__(self) -> str:
         parts = [("start", self.start)]
         parts += [(f"stage {k}", text) for k, text in enumerate(self.stages, 1)]
-        parts.append(("finish", self.finish))
+        parts += [("finish", self.finish), ("engine", self.engine)]
         lines = [f"{title:<8} {text}".replace("\n", "\n" + 9 * " ") for title, text in parts]
         return "\n".join([self.asked, *lines])
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _seen(stage: Stage) -> str:
+    """What a stage works on, in words."""
+    if stage.view is View.SKETCH and stage.width:
+        return f"a sketch of V of width {stage.width}, in {stage.precision}"
+    if stage.precision == "mixed":
+        return "V, in float32 until its rounding errors matter"
+    return stage.view.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +88,7 @@ class Plan:
     stages: tuple[Stage, ...]
     settles: bool
     kinds: tuple[Initializer, ...] = ()  # of starts in turn, if runs are side by side
+    way: Way = Way.REFERENCE
 
     @property
     def at_once(self) -> int:
@@ -89,7 +110,7 @@ class Plan:
             others = [type(kind).__name__.lower() for kind in self.kinds[1:]]
             turns = f", from {', '.join([self.start_name, *others])} in turn" if others else ""
             start += f"\n(side by side{turns}; then a few more that are made of the best)"
-        stages = [(f"{s.name} on {s.view.value}: {s.why}", s.max_iter) for s in self.stages]
+        stages = [(f"{s.name} on {_seen(s)}: {s.why}", s.max_iter) for s in self.stages]
         return self._explained(start, stages)
 
     def carried_out(self, start: str | None, *stages: str) -> Explanation:
@@ -108,8 +129,8 @@ class Plan:
             f"{what}\n{self._until(max_iter, k == last)}"
             for k, (what, max_iter) in enumerate(stages)
         )
-        measure = self.request.problem.measure
-        return Explanation(self._asked(), start, said, self._finish(), measure)
+        measure, engine = self.request.problem.measure, self.way.value
+        return Explanation(self._asked(), start, said, self._finish(), measure, engine)
 
     def __str__(self) -> str:
         return str(self.explanation)

@@ -21,6 +21,7 @@ from factormer.sentence import Option, Sentence
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 STOPS = ("gradient", "decrease")
+ENGINES = ("auto", "core", "reference")
 
 
 class Limits(NamedTuple):
@@ -53,6 +54,7 @@ class Request:
     n_init: int = 1
     order: str | None = "share"
     scale: str | None = "balanced"
+    engine: str = "auto"
 
     @property
     def on_w(self) -> Penalties:
@@ -106,12 +108,14 @@ class Request:
         n_init: int = 1,
         order: str | None = "share",
         scale: str | None = "balanced",
+        engine: str = "auto",
     ) -> Request:
         """Read the keywords that `factorize`, `NMF` and the command line share."""
         check_limits(max_iter, tol, time_limit)
         check_choice("stop", stop, STOPS)
         check_choice("order", order, ORDERS)
         check_choice("scale", scale, SCALES)
+        check_choice("engine", engine, ENGINES)
         check_count("n_init", n_init)
         rank = as_rank(rank)
         check_room(V, rank)
@@ -144,6 +148,7 @@ class Request:
             n_init=int(n_init),
             order=order,
             scale=scale,
+            engine=engine,
         )
 
 

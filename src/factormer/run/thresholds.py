@@ -28,6 +28,11 @@ SKETCH_PAYS = 2.0  # times fewer multiplications that an iteration on a sketch m
 SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it must save
 POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes to that
 
+# The compiled core. `make bench NAME=choices`
+CORE_SINGLE = 0  # stored entries from which float32 repays the copy of V
+CORE_SKETCH = 100_000  # entries from which a sketch may pay
+CORE_SKETCH_PAYS = 2.0  # times fewer multiplications that a product with it must take
+
 # Data beyond memory. `make bench NAME=passes`
 AT_HAND = 0.3  # passes, by their arithmetic, that iterations between two may cost if V is in memory
 WIDTH = 4  # times the rank that a sketch is wide if readings cost more than arithmetic

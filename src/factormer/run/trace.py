@@ -58,7 +58,7 @@ class Trace:
         self._rows, self.unit = list(rows), unit
         self.entries: Any = 1.0  # how many entries of V count
         self.measure = "RMSE"  # or what was minimised instead, of which `loss` is the value
-        self._block: tuple[Tensor, float, int] | None = None  # errors; seconds and passes for them
+        self._block: tuple[Tensor, np.ndarray, np.ndarray] | None = None  # columns of later rows
 
     @property
     def rows(self) -> list[Row]:
@@ -75,11 +75,11 @@ class Trace:
     def _known(self) -> list[Row]:
         """The rows in the unit that they were made in."""
         if self._block is not None:
-            (errors, seconds, more), self._block = self._block, None
-            (t, before, passes), count = self._last_known(), len(errors)
-            for k, error in enumerate(errors.unbind(), 1):
-                now = before + seconds / count * k
-                self._rows.append(Row(t + k, now, error, passes + more * k // count))
+            (errors, seconds, passes), self._block = self._block, None
+            first = self._last_known()[0] + 1
+            columns = errors.unbind(), seconds.tolist(), passes.tolist()
+            for k, (error, now, read) in enumerate(zip(*columns, strict=True)):
+                self._rows.append(Row(first + k, now, error, read))
         return self._rows
 
     @property
@@ -87,9 +87,9 @@ class Trace:
         """The latest row."""
         if self._block is None:
             return self._in_unit(self._rows[-1])
-        t, before, passes = self._last_known()
-        errors, seconds, more = self._block
-        return self._in_unit(Row(t + len(errors), before + seconds, errors[-1], passes + more))
+        errors, seconds, passes = self._block
+        t = self._last_known()[0] + len(errors)
+        return self._in_unit(Row(t, float(seconds[-1]), errors[-1], int(passes[-1])))
 
     def _last_known(self) -> tuple[int, float, int]:
         if not self._rows:
@@ -108,9 +108,7 @@ class Trace:
         known = [row.seconds for row in self._rows]
         if self._block is None:
             return np.array(known)
-        errors, seconds, _ = self._block
-        more = self._last_known()[1] + seconds / len(errors) * np.arange(1, len(errors) + 1)
-        return np.concatenate([known, more])
+        return np.concatenate([known, self._block[1]])
 
     @property
     def passes(self) -> np.ndarray:
@@ -153,6 +151,13 @@ class Trace:
             t, before, read = self._last_known()
             rows.append(Row(t + 1, before + seconds, rmse[0], read + passes))
         else:
+            (_, before, read), k = self._last_known(), np.arange(1, len(rmse) + 1)
+            self._block = (rmse, before + seconds / len(k) * k, read + passes * k // len(k))
+
+    def follow(self, rmse: Float[Tensor, " k"], seconds: np.ndarray, passes: np.ndarray) -> None:
+        """Add a row for each error; seconds and passes are those since the run began."""
+        self._known()  # so that there is only one block
+        if len(rmse):
             self._block = (rmse, seconds, passes)
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
