@@ -105,7 +105,7 @@ class Squares {
     using Real = typename Matrix::Real;
     static constexpr Index chunk = 1024 / sizeof(Real), ldf = chunk + lanes<Real>;
     static constexpr double eps = sizeof(Real) == 8 ? 0x1p-52 : 0x1p-23;
-    enum Sum : Index { inner, slope, sum, start, n_sums_of };  // ⟨F, X⟩, the decrement, Σ X, ⟨F, X⟩ before the sweeps
+    enum Sum : Index { inner, sum, start, n_sums_of };  // ⟨F, X⟩, Σ X, ⟨F, X⟩ before the sweeps
     const Matrix& V_;
     const Crew& crew_;
     Arena& arena_;
@@ -378,12 +378,6 @@ class Squares {
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
         if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
         if (!is_look(t) || !has_settled(course.history.error(look_back(t)), course.history.error(t), rules.tol)) return false;
-        double left = 0;
-        for (int s = 0; s < 2; ++s) {
-            if (!slope_of(s)) return false;
-            left += sums_[slope];
-        }
-        if (!is_flat(left, now, rules.tol)) return false;
         return course.status = Status::converged, true;
     }
 
@@ -429,25 +423,6 @@ class Squares {
         add_up(d, d.gram);
         d.sum = sums_[sum];
         sums_[inner] += d.l1 * d.sum;  // F was without l1
-        return whole;
-    }
-
-    // The decrement of side s at the points kept, in `sums_`; with respect to the penalised objective.
-    bool slope_of(int s) {
-        if (!propose(1 - s, 0, given_gram_)) return false;
-        Side<Real>& d = side[s];
-        const Side<Real>& by = side[1 - s];
-        normal_.set(given_gram_, r_, d.l1, d.l2 + pull_, d.fixed);
-        const Given<Real> given = given_by(1 - s);
-        bool whole = multiply(s, given) && over_chunks(d, [&](double* part, Index a, Index b, Real* f, Real* x, int, Look& look) {
-            rows_of_product(s, given, a, b, f, look);
-            for (Index c = 0; c < r_; ++c)
-                for (Index i = 0; i < b - a; ++i)
-                    f[c * ldf + i] += (pull_ > 0 ? Real(pull_) * by.proposed[c * by.ld + a + i] : Real(0)) - normal_.l1;
-            ahead(d, a, b, 0, x, true);
-            part[r_ * r_ + slope] += decrement(x, f, ldf, b - a, normal_, r_, look);
-        });
-        add_up(d, nullptr);
         return whole;
     }
 

@@ -1,6 +1,6 @@
-// When a run has converged: with b(t) the error after t iterations and R = V − W Hᵀ, if b(⌊2t/3⌋) − b(t) ≤ tol·b(t) and
-// Σ_c ‖projected gradient of component c‖² / G_cc ≤ tol·‖R‖², what one more step along each coordinate could gain.
-// Neither compares with the start. An error that is nothing but rounding has converged as well.
+// When a run has converged: with b(t) the least error of t iterations, if half as many iterations again would gain no more than tol·b(t)
+// at the pace of the last 15 % of the run, over which it gained b(⌊17t/20⌋) − b(t). So nothing is compared with the start, and no
+// gradient is needed. An error that is nothing but rounding has converged as well.
 #pragma once
 #include "constants.hpp"
 
@@ -10,9 +10,7 @@ inline bool is_look(int32_t t) { return t >= first_look && t % look_every == 0; 
 
 inline int32_t look_back(int32_t t) { return int32_t(int64_t(t) * back_of / back_in); }
 
-inline bool has_settled(double then, double now, double tol) { return then - now <= tol * now; }
-
-inline bool is_flat(double decrement, double sq_error, double tol) { return decrement <= flat_share * tol * sq_error; }
+inline bool has_settled(double then, double now, double tol) { return then - now <= gain_share * tol * now; }
 
 inline bool is_exact(double sq_error, double sq_norm, double eps, bool resolved) {
     return sq_error <= (resolved ? exact_share * eps * eps : unresolved_share * eps) * sq_norm;

@@ -102,21 +102,4 @@ void sweeps(Real* x, const Real* F, Index ld, Index n, const Normal<Real>& norma
     }
 }
 
-// Σ_k ‖projected gradient of component k‖² / G_kk over n rows.
-template <class Real>
-double decrement(const Real* x, const Real* F, Index ld, Index n, const Normal<Real>& normal, Index r, Look& look) {
-    constexpr int l = lanes<Real>;
-    double total = 0;
-    for (Index i = 0; i < n; i += l) {
-        for (Index k = 0; k < r; ++k) {
-            Vec<Real> s = load(F + k * ld + i), zero{};
-            for (Index e = 0; e < r; ++e) s -= normal.G[e * normal.ld + k] * load(x + e * ld + i);
-            s = load(x + k * ld + i) > zero ? s : larger(s, zero);
-            total += double(sum<Real>(s * s)) * double(normal.inverse[k]);
-        }
-        if (look(double(r) * double(r) * l)) return total;
-    }
-    return total;
-}
-
 }  // namespace factormer::FACTORMER_SET

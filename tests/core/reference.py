@@ -64,9 +64,12 @@ class Momentum:
 
 
 def settled_at(errors: Any, tol: float) -> int:
-    """The first look at which the last third of the run gained at most `tol` of it, or −1."""
+    """The first look at which half as many iterations again seem to gain at most `tol`, or −1.
+
+    At the pace of the last 15 % of the run.
+    """
     for t in range(FIRST_LOOK, len(errors), LOOK_EVERY):
-        if errors[2 * t // 3] - errors[t] <= tol * errors[t]:
+        if errors[17 * t // 20] - errors[t] <= 0.3 * tol * errors[t]:
             return t
     return -1
 

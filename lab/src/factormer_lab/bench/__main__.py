@@ -22,6 +22,7 @@ BENCHMARKS = {
     "peers": Benchmark("races", "How soon is each package within 1 % of the best?", True),
     "kl": Benchmark("races", "The same for counts, under Kullback–Leibler.", True),
     "choices": Benchmark("races", "What is each automatic choice worth?", True),
+    "stop": Benchmark("stop", "When should a run stop, and how far is it from its end then?"),
     "tolerance": Benchmark("tolerance", "What does a smaller tolerance gain?", True),
     "optimum": Benchmark("optimum", "How near do calls come to the best of 40 starts?"),
     "many": Benchmark("many", "Many small problems, beside scikit-learn in processes."),
