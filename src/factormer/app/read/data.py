@@ -227,9 +227,18 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise DataError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
     except Exception as error:  # parsers raise anything, struct.error and KeyError too
         reason = " ".join(str(error).split()) or type(error).__name__
-        if "pickle" in reason:  # numpy advises to trust the file
-            reason = "it is damaged, or holds Python objects; it must hold only numbers"
         raise ValueError(f"{path} could not be read as {what}: {reason}") from error
+
+
+@contextmanager
+def reading_numbers() -> Iterator[None]:
+    """Say what is wrong with an array that numpy refuses; numpy advises to trust the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(
+            "it is damaged, or holds Python objects; it must hold only numbers"
+        ) from error
 
 
 def rises(texts: Sequence[str]) -> bool:
