@@ -322,7 +322,7 @@ def explain(
     memory_limit: float | str | None = None,
     **options: Any,
 ) -> Explanation:
-    """What `factorize` would do with these arguments, and why, without factorizing. Print it.
+    """Say what `factorize` would do with these arguments, and why, without factorizing. Print it.
 
     `options` are keywords of `factorize`. The same is in `result.plan` of each result.
     """

@@ -1,4 +1,4 @@
-"""What the rest of the package may ask of the data V.
+"""All that the rest of the package may ask of the data V.
 
 Solvers, starts and networks ask a `Matrix` for products, errors and row blocks, and never what kind
 it is: sparse, compressed or distributed data is another class with the same methods.

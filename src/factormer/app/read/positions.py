@@ -47,7 +47,7 @@ def placed(axis: Axis, name: str, values: Sequence[float]) -> Axis:
 
 
 def described(name: str) -> tuple[str, str]:
-    """What one is called, and its unit, from the name of a list such as "freq_hz"."""
+    """Return the quantity and its unit from the name of a list such as "freq_hz"."""
     text, unit = name.lower().strip(), ""
     head, _, tail = text.rpartition("_")
     if head and tail in UNITS:
