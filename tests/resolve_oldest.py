@@ -46,7 +46,7 @@ def pip(command: list[str], python: str, platforms: list[str]) -> subprocess.Com
 
 
 def problem(python: str, platforms: list[str]) -> str:
-    """What pip says is missing; nothing if all is there."""
+    """Return what pip says is missing; nothing if all is there."""
     bounds = oldest(python)
     torch = bounds.pop("torch")
     listed = pip(["index", "versions", "torch"], python, platforms).stdout

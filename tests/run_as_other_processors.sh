@@ -9,7 +9,8 @@ trap 'rm -rf "$CODE"' EXIT
 COMBINED="ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=generic"
 LAWS="tests/laws"
 NUMBERS="tests/solvers tests/accelerate tests/kernels tests/data tests/problem tests/starts tests/run
-  tests/many tests/select tests/estimator tests/app tests/clients tests/kept tests/nn
+  tests/many tests/select tests/estimator tests/app tests/clients tests/kept tests/nn tests/datasets
+  tests/fuzz tests/characterise tests/sklearn_conformance
   tests/test_functions.py tests/test_edges.py tests/test_tl.py --ignore=tests/app/report/test_browser.py"
 
 under() { # SETTING THREADS TEST…

@@ -13,6 +13,7 @@ import pytest
 SRC = Path(__file__).parents[1] / "src" / "factormer"
 FILES = sorted(SRC.rglob("*.py"))
 MAX_LINES = 350
+ROOT = SRC.parents[1]
 
 # The rooms, in the order of the layers: each imports only those before it.
 LAYERS = [
@@ -136,6 +137,25 @@ def test_files_are_short():
     assert not long, f"more than {MAX_LINES} lines: {long}; split them by their jobs"
 
 
+POINTING = re.compile(
+    r"(That|Those|Such|These|It|Its|They|Their|The same|What|Where|So many|As many)\b"
+)
+DOCSTRINGS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@pytest.mark.parametrize(("folders", "most"), [("src", 38), ("tests lab core", 39)])
+def test_docstrings_begin_with_what_they_are_about(folders, most):
+    """A docstring is read alone, where "Those of a run" points at nothing. The counts only fall."""
+    begun = [
+        f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+        for folder in folders.split()
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, DOCSTRINGS) and POINTING.match(ast.get_docstring(node) or "")
+    ]
+    assert len(begun) <= most, "\n".join(begun)
+
+
 # Torch comes first: what it does on import is not ours.
 IMPORT_AND_REPORT = """
 import json, sys, torch
@@ -207,12 +227,17 @@ def test_import_has_no_side_effect(fresh_import, effect):
     assert not fresh_import[effect]
 
 
+DEEP = (ROOT / "tests").glob("*/**/test_*.py")
+
+
 def test_what_runs_as_other_processors_is_there():
     """A folder that moved would end the run of every setting before it began."""
     script = (Path(__file__).parent / "run_as_other_processors.sh").read_text()
     named = re.findall(r"tests/[\w/]+(?:\.py)?(?=[\s\"])", script)
     assert len(named) > 5
-    assert [path for path in named if not (SRC.parents[1] / path).exists()] == []
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    folders = {f"tests/{file.parent.relative_to(ROOT / 'tests').parts[0]}" for file in DEEP}
+    assert folders - set(named) == {"tests/core"}  # which sets its own processors
 
 
 def test_a_public_name_can_be_set_and_taken_back(monkeypatch):

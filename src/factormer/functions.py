@@ -128,7 +128,7 @@ def factorize(
         Runs from different starts, of which the best is kept; side by side, with further ones made
         of the best, if start and solver are left to choose.
     order : {"share", None}
-        Components by their share of W Hᵀ, the largest first; None: unchanged.
+        Components by their share of the sum of W Hᵀ, the largest first; None: unchanged.
     scale : {"balanced", "sum", None}
         Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: unchanged. Given starts keep order
         and scale; penalties fix the scale.
@@ -327,7 +327,7 @@ def explain(
     memory_limit: float | str | None = None,
     **options: Any,
 ) -> Explanation:
-    """What `factorize` would do with these arguments, and why, without factorizing. Print it.
+    """Say what `factorize` would do with these arguments, and why, without factorizing. Print it.
 
     `options` are keywords of `factorize`. The same is in `result.plan` of each result.
     """

@@ -143,7 +143,7 @@ def _entries(adata: Any, layer: str | None) -> Any:
 
 
 def _names(adata: Any, n_genes: int) -> np.ndarray:
-    """What the genes are called: as AnnData says, or as the table of genes does."""
+    """Return the names of the genes: as AnnData has them, or as the table of genes does."""
     names = getattr(adata, "var_names", None)
     if names is None:
         names = getattr(getattr(adata, "var", None), "index", None)
@@ -172,5 +172,5 @@ def _genes(adata: Any, mask: Any, n_genes: int) -> Bool[np.ndarray, " n"] | None
 
 
 def _plain(value: Any) -> Any:
-    """What h5ad files can hold."""
+    """Return a value that h5ad files can hold."""
     return value if isinstance(value, bool | int | float | str) else str(value)

@@ -70,7 +70,7 @@ def test_there_is_no_leap_but_on_small_dense_counts(rng):
 @torch.no_grad()
 @pytest.mark.parametrize("tol", [0.0, 1e-4])
 def test_an_exact_fit_is_an_end_like_others(tol):
-    """Where the divergence is rounding, which may be below zero."""
+    """The divergence is rounding there, which may be below zero."""
     V = torch.zeros(15, 10, dtype=torch.float64)
     V[:5, :5] = V[:5, 5:] = torch.diag(torch.arange(1.0, 6.0, dtype=torch.float64))
     result = factorize(V, 5, loss="kullback-leibler", init="nndsvda", tol=tol, max_iter=60)

@@ -41,7 +41,7 @@ def spectra(client: Any, module: Any, k: int, run: int) -> Any:
 
 
 def agree(found: Any, expected: np.ndarray) -> None:
-    """The same components, in any order, as far as equal errors fix them."""
+    """Assert equal components, in any order, as far as equal errors fix them."""
     A, B = found.to_numpy(float), np.asarray(expected)
     norms = np.linalg.norm(A, axis=1)[:, None] * np.linalg.norm(B, axis=1)
     pairs = (A @ B.T / norms).argmax(axis=1)

@@ -81,7 +81,7 @@ def order_of(W: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def balanced(W: np.ndarray, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same product with ‖w_c‖ = ‖h_c‖."""
+    """Scale components to ‖w_c‖ = ‖h_c‖, which leaves the product as it is."""
     w, h = np.linalg.norm(W, axis=0), np.linalg.norm(H, axis=0)
     times = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=(w > 0) & (h > 0)))
     times[times == 0] = 1

@@ -22,7 +22,7 @@ def counts():
 
 
 def written(path, V, kind) -> Any:
-    """What `anndata.AnnData(V).write_h5ad(path)` writes, as far as X is concerned."""
+    """Write what `anndata.AnnData(V).write_h5ad(path)` writes, as far as X is concerned."""
     file = h5py.File(path, "w")
     file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
     if kind == "dense":

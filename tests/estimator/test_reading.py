@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import scipy.optimize
 import scipy.sparse
@@ -232,10 +233,16 @@ def test_stream_of_what_it_cannot_learn_is_refused(options):
         NMF(3, **options).partial_fit(X)
 
 
-def test_text_is_refused_with_the_text_in_the_sentence():
-    words = np.array([["1", "high"], ["2", "low"]])
+@pytest.mark.parametrize("kind", [np.array, pandas.DataFrame, list])
+def test_text_is_refused_with_the_text_in_the_sentence(kind):
+    words = kind([["1", "high"], ["2", "low"]])
     with pytest.raises(ValueError, match="X holds the text 'high'; its entries must be numbers"):
         NMF(1).fit(words)
+
+
+def test_rows_of_unequal_length_are_not_taken_for_text():
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        NMF(1).fit([[1.0, 2.0], [3.0]])
 
 
 def test_coefficients_that_a_penalty_forbids_are_small_from_the_start():

@@ -161,7 +161,7 @@ def _unreadable(A: np.ndarray, flaw: str) -> Any:
 
 
 def laid_out(A: np.ndarray, layout: str, flaw: str | None, rng: np.random.Generator) -> Any:
-    """The same numbers, as users may have them."""
+    """Return the numbers as users may have them."""
     native = A.astype(A.dtype.newbyteorder("="))
     if layout in SPARSE:
         return _sparse(native, layout, flaw, rng)

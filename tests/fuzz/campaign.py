@@ -18,7 +18,7 @@ BATCH = 100
 
 
 def run(task: Any) -> Any:
-    """What workers do: draw a batch, or judge a specification."""
+    """The tasks of workers: draw a batch, or judge a specification."""
     kind, value = task
     return drawn(value, BATCH) if kind == "draw" else judge(value)
 

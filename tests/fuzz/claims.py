@@ -160,7 +160,7 @@ def holds_for_every_answer(case: Case, x: Answer, *, on_w: Any = None, on_h: Any
 
 
 def _cancelled(case: Case, x: Answer) -> Any:
-    """What is lost of ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ in float64, or of the sum of W Hᵀ."""
+    """Return what is lost of ‖V‖² − 2⟨VH, W⟩ + ⟨WᵀW, HᵀH⟩ in float64, or of the sum of W Hᵀ."""
     Y = np.abs(x.W).astype(np.longdouble) @ np.abs(x.H).astype(np.longdouble).T
     size = (Y**2 + case.A.astype(np.longdouble) ** 2).sum() if case.beta == 2 else Y.sum()
     return 1e2 * np.finfo(float).eps * size
@@ -203,7 +203,7 @@ def factor_is_feasible(name: str, F: np.ndarray, terms: Any, case: Case) -> None
 
 
 def _share(case: Case) -> float:
-    """What rounding may do to a number that was computed in many steps."""
+    """Return what rounding may do to a number that was computed in many steps."""
     return max(1e3 * case.eps, 1e-9)
 
 
@@ -287,7 +287,7 @@ def converged_means_converged(case: Case, x: Answer, truth: Value) -> None:
 
 
 def runs_are_alike(first: Answer, second: Answer) -> None:
-    """The same call twice gives the same factors."""
+    """Two equal calls give equal factors."""
     for F, G in ((first.W, second.W), (first.H, second.H)):
         same = np.allclose(F, G, rtol=1e-9, atol=0)
         claim(same, "calls_are_deterministic", lambda F=F, G=G: f"apart by {np.abs(F - G).max():g}")

@@ -26,7 +26,7 @@ class Value(NamedTuple):
 
     @property
     def blur(self) -> Any:
-        """What `noise` may do to `rmse`."""
+        """Return what `noise` may do to `rmse`."""
         return np.sqrt(2 * (np.maximum(self.total, 0) + self.noise) / self.entries) - self.rmse
 
 

@@ -90,7 +90,7 @@ class Worker:
             raise RuntimeError(f"a worker did not start:\n{self._log.read_text()[-2000:]}")
 
     def _where_now(self) -> str:
-        """What the process is doing."""
+        """Say what the process is doing."""
         self._log.write_text("")
         os.kill(self._process.pid, signal.SIGUSR1)
         time.sleep(0.5)

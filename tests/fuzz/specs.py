@@ -1,4 +1,4 @@
-"""What is tried: small dictionaries that JSON can hold, drawn by Hypothesis."""
+"""Specifications to be tried: small dictionaries that JSON can hold, drawn by Hypothesis."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _cut_to_size(spec: Spec) -> None:
 
 
 def _special(draw: Any, spec: Spec) -> None:
-    """What goes beyond plain least squares: unknown entries, weights, penalties, symmetry."""
+    """Draw what goes beyond plain least squares: unknown entries, weights, penalties, symmetry."""
     kinds = ("mask", "weights", "row-weights", "sigma", "nan", "zeros", "mask", "weights")
     if known := draw(rarely(None, st.sampled_from(kinds), 3)):
         spec["known"] = known

@@ -16,7 +16,7 @@ KEPT = 5  # failures of one kind that are kept
 
 
 class State:
-    """What has been tried: the next batch, inputs by entry × loss × solver, and failures."""
+    """All that has been tried: the next batch, inputs by entry × loss × solver, and failures."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "state.json"

@@ -1,4 +1,4 @@
-"""What the laws run over: tiny problems drawn by hypothesis, and every solver and start there is.
+"""Cases of the laws: tiny problems drawn by hypothesis, and every solver and start there is.
 
 Those in the registry are under all laws by being registered; here are others beside them.
 """
@@ -58,7 +58,7 @@ def network(variant: str, n_points: int) -> Network:
 
 
 def accelerator(variant: str) -> LearnedAccelerator:
-    """Such a network as an accelerator."""
+    """Return a network with random weights as an accelerator."""
     return LearnedAccelerator(network(variant, 2))
 
 
@@ -143,13 +143,13 @@ def permutations(case: Case, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def permuted(case: Case, p: Tensor, q: Tensor) -> Case:
-    """The same problem and point with rows and columns in another order."""
+    """Return the problem and point with rows and columns in another order."""
     V = Dense(case.entries[p][:, q])
     return Case(Problem(V, case.problem.rank), Factors(case.x0.W[p], case.x0.H[q]))
 
 
 def padded(case: Case, m: int, n: int) -> Case:
-    """The same problem and point, padded with zeros to a larger shape."""
+    """Return the problem and point, padded with zeros to a larger shape."""
     (rows, cols), r = case.problem.V.shape, case.problem.rank
     V = Dense(pad(case.entries, m, n), torch.arange(m) < rows, torch.arange(n) < cols)
     return Case(Problem(V, r), Factors(pad(case.x0.W, m, r), pad(case.x0.H, n, r)))
@@ -193,7 +193,7 @@ def assume_no_exact_fit(solver: Solver[Any], case: Case) -> None:
 
 
 def generator() -> torch.Generator:
-    """The same random numbers each time."""
+    """Return a generator that gives equal numbers each time."""
     return torch.Generator().manual_seed(0)
 
 

@@ -32,7 +32,7 @@ seeds = st.integers(0, 1000)
 
 
 def rounded(case: Case, seed: int) -> Case:
-    """The same problem, each number off in its last digits; zeros stay."""
+    """Return the problem with each number off in its last digits; zeros stay."""
     rng = torch.Generator().manual_seed(seed)
 
     def off(F: torch.Tensor) -> torch.Tensor:

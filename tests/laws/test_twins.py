@@ -48,7 +48,7 @@ def sparse(case: Case) -> Case:
 
 
 def factored(case: Case) -> Case:
-    """The same matrix as U Zᵀ, with nothing lost."""
+    """Return the matrix as U Zᵀ, with nothing lost."""
     U, S, Zt = torch.linalg.svd(case.entries, full_matrices=False)
     V = LowRank(U, Zt.mT * S, torch.zeros((), dtype=torch.float64))
     return case._replace(problem=Problem(V, case.problem.rank))

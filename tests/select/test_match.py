@@ -10,7 +10,7 @@ from factormer.select.match import assigned, clustered, units
 
 
 def runs(k: int = 12, n: int = 30, r: int = 4, noise: float = 0.05, seed: int = 0) -> np.ndarray:
-    """The same components in every run, in another order, to another scale, and not quite."""
+    """Return equal components in every run, in another order, to another scale, and not quite."""
     rng = np.random.default_rng(seed)
     truth = rng.gamma(0.4, size=(n, r))
     each = [truth[:, rng.permutation(r)] * rng.uniform(0.5, 2, r) for _ in range(k)]

@@ -58,7 +58,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def estimator_checks(module: str, name: str = "NMF") -> Checks:
-    """Those of an estimator with default parameters; warnings are errors for ours alone."""
+    """Check an estimator with default parameters; warnings are errors for ours alone."""
     kind = "error" if module == "factormer" else "ignore"
     code = CHECK_AND_REPORT.format(module=module, name=name, warnings=kind)
     done = subprocess.run(
@@ -74,7 +74,7 @@ def estimator_checks(module: str, name: str = "NMF") -> Checks:
 
 
 def suite() -> dict[str, str]:
-    """What became of each test of scikit-learn's: "passed", or how it failed."""
+    """Return what became of each test of scikit-learn's: "passed", or how it failed."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "outcomes.json"
         options = ["-q", "-p", "no:cacheprovider", "--pyargs", SUITE]
@@ -125,7 +125,7 @@ All tests of `sklearn/decomposition/tests/test_nmf.py` that use `NMF` or `non_ne
 
 
 def unexplained(ours: Checks, outcomes: dict[str, str]) -> list[str]:
-    """What fails without a reason."""
+    """Return what fails without a reason."""
     tests = [f"{n}: {o}" for n, o in outcomes.items() if o != "passed" and reason(n) is None]
     return [f"{name}: {error}" for name, error in ours.failed.items()] + tests
 

@@ -78,7 +78,7 @@ class AnyRank:
         return _proposed(memory, Factors(y_W, y_H), moves_W, moves_H)
 
     def _compiled(self, W: Track, H: Track, memory: Memory) -> tuple[Factors, Memory] | None:
-        """The same by compiled passes, with nothing in torch between them: small factors count."""
+        """Propose by compiled passes, with nothing in torch between them, for small factors."""
         by_W, by_H, mixing = Compiled.of(W), Compiled.of(H), kernels.any_rank("mix")
         if by_W is None or by_H is None or mixing is None:
             return None

@@ -164,7 +164,7 @@ class RestartedState(NamedTuple):
 
 @runtime_checkable
 class Resumable(Protocol):
-    """What a restarted solver continues from: a `RestartedState`, or an object with its fields."""
+    """The point that a restarted solver continues from; a `RestartedState` is one."""
 
     @property
     def factors(self) -> Factors: ...
@@ -192,13 +192,13 @@ class Judged(ABC):
 
     @abstractmethod
     def memory(self, problem: Problem, x0: Factors) -> Any:
-        """What is known before the first iteration."""
+        """Return the memory before the first iteration."""
 
     @abstractmethod
     def proposal(
         self, problem: Problem, before: Resumable, after: RestartedState
     ) -> tuple[Factors, Any]:
-        """Where to continue after an iteration was judged, and what to remember."""
+        """Return where to continue after an iteration was judged, and what to remember."""
 
     @abstractmethod
     def judged(self, memory: Any, rose: Bool[Tensor, "*b"]) -> Any:

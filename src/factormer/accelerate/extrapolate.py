@@ -38,7 +38,7 @@ class Extrapolation:
 
     @property
     def rates(self) -> tuple[float, float, float]:
-        """Those of `kernels.restart`."""
+        """Return the rates as `kernels.restart` takes them."""
         return float(self.eta), float(self.gamma), float(self.gamma_bound)
 
     def init(self, problem: Problem, x0: Factors) -> Momentum:

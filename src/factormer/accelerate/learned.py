@@ -1,4 +1,4 @@
-"""Where networks meet solvers: learned initialization (alg. 1) and acceleration (alg. 2).
+"""Networks meet solvers: learned initialization (alg. 1) and acceleration (alg. 2).
 
 The networks were trained on matrices of mean 1, so V is divided by its mean on the way in and the
 factors are scaled back on the way out: neither depends on the scale of V. One trained as in the

@@ -27,10 +27,11 @@ _LAUNCHES = 3e8  # entries that a GPU reads while it begins the kernels of an it
 
 
 class Ahead(NamedTuple):
-    """Where the last iterations ahead ended, how many they were, and the accelerators' memories.
+    """The end of the last iterations ahead, their number, and the memories of accelerators.
 
-    They predicted the error `promised`; of the last predicted gain, the share `trust` was real.
-    `rest` iterations on V are made before the next ones ahead; if these do not pay, 2·`pause`.
+    These iterations predicted the error `promised`; the share `trust` of the last predicted gain
+    was real. `rest` iterations on V are made before the next ones ahead, or 2·`pause` if these do
+    not pay.
     """
 
     factors: Factors
@@ -117,7 +118,7 @@ class Lookahead(Judged):
     def _ahead(
         self, problem: Problem, before: Resumable, after: RestartedState, trust: float
     ) -> tuple[Factors, int, float]:
-        """Where the iterations on V̂ that pay end, how many they are, and the error they predict."""
+        """Return the end of the iterations on V̂ that pay, their number, and the error to expect."""
         stepped: HALSState = after.inner
         assert stepped.read is not None
         assert stepped.known is not None

@@ -89,7 +89,7 @@ class TurnedAccelerator:
 
 
 def balanced(x: Factors) -> Factors:
-    """The same point with components of equal norm in W and H."""
+    """Scale components to equal norms in W and H, which leaves W Hᵀ as it is."""
     w, h = (F.norm(dim=-2, keepdim=True) for F in x)
     fine = (w > 0) & (h > 0)
     by = torch.where(fine, h / torch.where(fine, w, 1.0), 1.0).sqrt()

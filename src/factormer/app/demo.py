@@ -55,7 +55,7 @@ def demo(out: Path) -> Comparison:
 
 
 def _twice(run: Callable[[], Any]) -> tuple[Any, Seconds]:
-    """What a call gives, and how long it took the first time and the second."""
+    """Call twice; return the answer, and the seconds of the first call and of the second."""
     tick = time.perf_counter()
     run()
     tock = time.perf_counter()

@@ -21,7 +21,7 @@ _TAKEN = ("alpha_W", "alpha_H", "l1_ratio", "beta_loss", "tol", "max_iter", "ini
 
 
 def replacements(module: ModuleType) -> list[tuple[Any, str, Any]]:
-    """What to put into cNMF: both ways to call its factorization stage."""
+    """Return what to put into cNMF: both ways to call its factorization stage."""
     client: Any = module
 
     def factorize(

@@ -26,7 +26,7 @@ _INITS = {"nndsvd_min": "nndsvda"}  # its own names; the others are ours too
 
 
 def replacements(module: ModuleType) -> list[tuple[Any, str, Any]]:
-    """What to put into SigProfilerExtractor: its function that makes all replicates."""
+    """Return what to put into SigProfilerExtractor: its function that makes all replicates."""
     client: Any = module
     theirs = client.parallel_runs
 

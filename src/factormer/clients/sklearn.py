@@ -18,7 +18,7 @@ _said: set[str] = set()
 
 @dataclass
 class _Patched:
-    """What stood in scikit-learn, by name, while it is patched; and whether options are obeyed."""
+    """The names of scikit-learn that are patched, as they were; and whether options are obeyed."""
 
     theirs: dict[str, Any] = field(default_factory=dict)
     strict: bool = False

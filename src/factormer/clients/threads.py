@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def using(count: int) -> Iterator[None]:
-    """So many threads for `factorize_many`, which takes as many as torch has."""
+    """Use so many threads in `factorize_many`, which takes as many as torch has."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -25,7 +25,7 @@ from factormer.data.lowrank import LowRank, whitening
 
 @runtime_checkable
 class Reader(Protocol):
-    """Where the blocks are: makes a pass over them, and says what they are.
+    """A reader of the blocks: it makes a pass over them, and says what they are.
 
     `room` is how many bytes are left for factors and sketches. `is_at_hand` says that the blocks
     are in memory, so that a pass costs no more than its arithmetic; `device`, where that is made.
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
 @runtime_checkable
 class Kept(Protocol):
-    """What keeps passes: see `data/journal.py`."""
+    """A keeper of passes: see `data/journal.py`."""
 
     def told(self) -> AbstractContextManager[None]: ...
     def key(self, *asked: Any) -> str: ...
@@ -80,7 +80,7 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Record:
-    """What is known of V: how often it was read, sums by rows, a sketch, products at points.
+    """All that is known of V: readings so far, sums by rows, a sketch, products at points.
 
     A journal keeps passes for a later run; those that it has count, and are not made again.
     """
@@ -109,7 +109,7 @@ class Blocks:
 
     @property
     def device(self) -> torch.device:
-        """Where its products, and so the factors, are."""
+        """Return the device of its products, and so of the factors."""
         return self.reader.device
 
     @property
@@ -159,7 +159,7 @@ class Blocks:
     def _swept(
         self, part: parts.Part, rows: tuple[Tensor, ...], first: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """What a pass finds, or has found in an earlier run."""
+        """Return what a pass finds, or has found in an earlier run."""
         journal, dtype = self.record.journal, self.dtype
         if journal is None:
             return self.reader.sweep(part, rows, dtype, survey=first)
@@ -173,14 +173,14 @@ class Blocks:
         return [F.to(self.device) for F in joined], [F.to(self.device) for F in summed]
 
     def _sums(self) -> Float[Tensor, "m 2"]:
-        """Those of rows, which take a pass if there was none before."""
+        """Return the sums of rows, which take a pass if there was none before."""
         if self.record.sums is None:
             self.sweep(parts.Nothing())
         assert self.record.sums is not None
         return self.record.sums
 
     def _known_sums(self) -> Float[Tensor, "m 2"]:
-        """Those of rows; numbers without meaning before the first pass, which finds them."""
+        """Return the sums of rows; before the first pass, which finds them, they mean nothing."""
         m = self.shape[0]
         if self.record.sums is None:
             return torch.zeros(m, 2, device=self.device)
@@ -225,7 +225,7 @@ class Blocks:
         return self.record.seen.at(self._view, *x) is not None or self.fit_at(x) is not None
 
     def fit_at(self, x: Factors) -> Any:
-        """What a pass found of another loss at x (`problem.passes.Fit`); None if none was there."""
+        """Return what a pass found of another loss at x (`problem.passes.Fit`), or None."""
         found = self.record.fits.at(self._view, *x)
         return None if found is None else found._replace(x=x)
 

@@ -101,7 +101,7 @@ def _ask(file: int, start: int, stop: int) -> int:
 
 
 def _mapped(file: int, start: int, size: int) -> np.ndarray:
-    """These bytes, in a map that ends with the array."""
+    """Map bytes of a file into memory, as an array that ends with the map."""
     before = start % mmap.ALLOCATIONGRANULARITY
     pages = mmap.mmap(file, before + size, access=mmap.ACCESS_COPY, offset=start - before)
     pages.madvise(_POPULATE)

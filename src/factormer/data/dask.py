@@ -101,7 +101,7 @@ class Distributed:
 
     @cached_property
     def workers(self) -> Workers | None:
-        """Where the chunks are, if they are in the memory of workers; None where Dask decides."""
+        """Return the workers whose memory has the chunks; None where Dask decides."""
         graph = self.V.__dask_graph__()
         return Workers.of([graph.get(key) for (key,) in self.V.__dask_keys__()], self.ends)
 

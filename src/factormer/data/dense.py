@@ -58,7 +58,7 @@ class Dense:
         return self.stored.dim() == 2 and self.stored.numel() > _BLOCK
 
     def _in_blocks(self, part: Callable[[int, int], A]) -> list[A]:
-        """What part(start, stop) returns for blocks of rows, shared out over threads on a CPU."""
+        """Return part(start, stop) of each block of rows, shared out over threads on a CPU."""
         on_cpu, (m, n) = self.device.type == "cpu", self.shape
         size = max(1, (_BLOCK if on_cpu else 2**26) // n)
         return gather(part, m, size, work=m * n if on_cpu else 0)

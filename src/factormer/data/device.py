@@ -53,7 +53,7 @@ def as_devices(given: Any) -> list[torch.device]:
 
 
 def moved(V: Matrix, device: torch.device) -> Matrix:
-    """The same matrix on a device."""
+    """Return the matrix on a device."""
     if V.device == device:
         return V
     if isinstance(V, Dense):

@@ -33,7 +33,7 @@ class Entries:
 
     @staticmethod
     def of(V: Matrix) -> Entries:
-        """Those of one matrix on a CPU; arrays are shared where they can be."""
+        """Return the entries of one matrix on a CPU; arrays are shared where they can be."""
         data = V.V if isinstance(V, Observed) else V
         weights: Any = V.weights if isinstance(V, Observed) else torch.empty(0, dtype=V.dtype)
         if isinstance(data, Sparse):

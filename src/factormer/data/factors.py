@@ -16,7 +16,7 @@ class Factors(NamedTuple):
     H: Float[Tensor, "*b n r"]
 
     def swap(self) -> Factors:
-        """The same point of the transposed problem Vᵀ ≈ H Wᵀ (eq. 7)."""
+        """Return the point as one of the transposed problem Vᵀ ≈ H Wᵀ (eq. 7)."""
         return Factors(self.H, self.W)
 
     def scale(self, c: float | Float[Tensor, "*b"]) -> Factors:

@@ -21,7 +21,7 @@ _MOST = 2**31 - 1  # rows, or columns, that compiled loops can index
 
 
 def checked(values: Any, name: str) -> Any:
-    """The same sparse matrix as one of scipy's, all of whose indices are in range."""
+    """Return a sparse matrix as one of scipy's, and refuse it if an index is out of range."""
     if len(values.shape) != 2:
         raise ValueError(
             Sentence(
@@ -80,7 +80,7 @@ def _check_count(values: Array, count: int, name: str, what: str) -> None:
 def _check_compressed(
     starts: Array, indices: Array, values: Array, shape: tuple[int, int], name: str
 ) -> None:
-    """Those of row i are starts[i] … starts[i + 1]; entries beyond the last are never read."""
+    """Check that starts[i] … starts[i + 1] are row i; entries beyond the last are never read."""
     n_rows, n_columns = shape
     _check_count(values, len(indices), name, "indices")
     _check_indices(starts, len(indices) + 1, name, "row pointers (indptr)")

@@ -23,7 +23,7 @@ class Labelled:
     columns: Any
 
     def __call__(self, tensor: Tensor) -> np.ndarray:
-        """The same numbers as a numpy array."""
+        """Return the numbers as a numpy array."""
         return tensor.detach().cpu().numpy()
 
     @staticmethod

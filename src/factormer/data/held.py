@@ -22,7 +22,7 @@ class Held(Tensor):
 
     @staticmethod
     def of(rows: int, parts: tuple[Any, ...], place: int, few: Float[Tensor, "s k"]) -> Held:
-        """So many rows in all, of the width and precision of the few."""
+        """Make a tensor of so many rows in all, of the width and precision of the few."""
         make: Any = torch.Tensor._make_wrapper_subclass
         self = make(Held, (rows, few.shape[1]), dtype=few.dtype)
         self.parts, self.place, self.few = parts, place, few

@@ -114,7 +114,7 @@ def like(V: Any) -> Callable[[torch.Tensor], Any]:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """The same numbers as a numpy array."""
+    """Return the numbers as a numpy array."""
     return tensor.detach().cpu().numpy()
 
 

@@ -71,7 +71,7 @@ class Journal:
         return checksum(described(asked))[:24]
 
     def found(self, key: str) -> tuple[list[Tensor], list[Tensor]] | None:
-        """What a pass has found; None where it was not made, or its file is damaged."""
+        """Return what a pass has found; None where it was not made, or its file is damaged."""
         path = self._file(key)
         check_place(path)
         try:
@@ -143,7 +143,7 @@ def keep_passes(V: Blocks, folder: Any, seed: int | None) -> Iterator[int]:
 
 
 def keep_if_blocks(V: Matrix, folder: Any, seed: int | None) -> AbstractContextManager[int | None]:
-    """The same, if V is read in blocks and there is a folder; else only the seed."""
+    """Keep passes if V is read in blocks and there is a folder; else yield the seed alone."""
     if folder is None or not isinstance(V, Blocks):
         return nullcontext(seed)
     return keep_passes(V, folder, as_seed(seed))

@@ -1,4 +1,4 @@
-"""What passes found at points, for as long as somebody has the point."""
+"""Findings of passes at points, kept for as long as somebody has the point."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Known:
         self._found[key] = view, W, H, rest
 
     def at(self, view: Any, W: Tensor | None = None, H: Tensor | None = None) -> Any:
-        """What was found at a point of these factors, without x; None if nothing was."""
+        """Return what was found at a point of these factors, without x; None if nothing was."""
         for seen, of_W, of_H, found in reversed(list(self._found.values())):
             same = (W is None or of_W() is W) and (H is None or of_H() is H)
             if same and seen == view:

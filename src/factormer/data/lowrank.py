@@ -186,7 +186,7 @@ def whitening(W: Float[Tensor, "m j"]) -> Float[Tensor, "j k"]:
 def whitening_by(
     gram: Float[Tensor, "j j"], size: Float[Tensor, " j"], least: float
 ) -> Float[Tensor, "j k"]:
-    """The same from WᵀW and the norms of columns; eigenvalues up to `least` count as zero."""
+    """Whiten W by WᵀW and the norms of columns; eigenvalues up to `least` count as zero."""
     if not bool(gram.any()):  # of a W of zeros, which one column of them spans
         return torch.eye(len(gram), 1, dtype=gram.dtype, device=gram.device)
     unit = gram / size[:, None] / size

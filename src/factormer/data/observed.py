@@ -60,7 +60,7 @@ class Observed:
         return self.weights.sum(dim=axes, dtype=torch.float64) / self.count()
 
     def weighted(self, c: Float[Tensor, "*b"]) -> Observed:
-        """The same data with weights c·ω."""
+        """Return the data with weights c·ω."""
         c = c[..., None, None] if isinstance(self.V, Dense) else c
         return replace(self, weights=(c * self.weights).to(self.dtype))
 
@@ -116,7 +116,7 @@ class Observed:
 
 
 def stored(V: Float[Tensor, "m n"], weights: Float[Tensor, "m n"]) -> Observed:
-    """The same data without its unknown entries, which pays if there are many."""
+    """Store the data without its unknown entries, which pays if there are many."""
     known = scipy.sparse.csr_array((weights > 0).cpu().numpy())
     starts, columns = (torch.from_numpy(a).to(V.device) for a in (known.indptr, known.indices))
     rows = torch.repeat_interleave(torch.arange(len(V), device=V.device), starts.diff())

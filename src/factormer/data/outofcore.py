@@ -61,7 +61,7 @@ class OutOfCore:
 
     @property
     def device(self) -> torch.device:
-        """Where blocks are worked on."""
+        """Return the device that works on blocks."""
         return self.sent_to or _HERE
 
     @property
@@ -250,12 +250,12 @@ def _check_held(source: Source, limit: float) -> None:
 
 
 def _more_threads() -> int:
-    """Those of this machine that three blocks leave idle."""
+    """Return the number of this machine's threads that three blocks leave idle."""
     return max(width() + 1 - _LANES, 0)
 
 
 def _cut(source: Source, size: float) -> tuple[tuple[int, ...], float]:
-    """Where blocks of about so many bytes begin and end, and how many the largest has."""
+    """Return the ends of blocks of about so many bytes, and the bytes of the largest."""
     (m, _), row = source.shape, max(source.nbytes / source.shape[0], 1.0)
     if (before := source.before()) is not None:
         ends = [0]
@@ -270,7 +270,7 @@ def _cut(source: Source, size: float) -> tuple[tuple[int, ...], float]:
 
 
 def called(number: int, ends: tuple[int, ...]) -> str:
-    """What a block is called in errors."""
+    """Return the name of a block in errors."""
     a, b = ends[number : number + 2]
     return f"block {number + 1} of {len(ends) - 1} of V (rows {a} to {b - 1})"
 

@@ -1,4 +1,4 @@
-"""What a pass does with one block of rows, here or on another machine.
+"""Parts: the work of a pass on one block of rows, here or on another machine.
 
 A part is called with a block, dense or CSR, and with the same rows of other tensors. It returns
 tensors by rows, which are joined to whole ones, and others, which are summed over the blocks.

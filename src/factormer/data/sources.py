@@ -1,4 +1,4 @@
-"""Where a matrix lies that is not in memory: files and stores that give rows a … b on request."""
+"""Sources of a matrix that is not in memory: files and stores that give rows a … b on request."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _thrifty(group: Any, name: str) -> Any:
 
 
 def _told(group: Any, names: tuple[str, ...]) -> Any:
-    """What a group says of itself under one of these names, as an attribute or an array of it."""
+    """Return what a group says of itself under one of these names, as attribute or array."""
     for name in names:
         if name in group.attrs:
             return group.attrs[name]

@@ -71,7 +71,7 @@ class Rows:
         return Rows(*parts, n=T.shape[1])
 
     def _transposed_there(self) -> Rows:
-        """The same on a GPU, by sorting: entries would take longer to the CPU and back."""
+        """Transpose on a GPU, by sorting: entries would take longer to the CPU and back."""
         order = torch.argsort(self.columns, stable=True)
         counts = torch.bincount(self.columns, minlength=self.n)
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(self.starts.dtype)

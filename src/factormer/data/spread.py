@@ -26,7 +26,7 @@ _CHANGE = 1e-4  # of a column between passes, relative to it, from which product
 
 
 class Sums(NamedTuple):
-    """What a pass found over all rows, beside products.
+    """Sums that a pass found over all rows, beside products.
 
     The Gram matrix of the sketch, W, VH and, if there was a pass `before`, its W and VH; of W; and
     the square of the norm of the projected gradient by W.
@@ -59,7 +59,7 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Spread(Blocks):
-    """Such blocks. Factors W of V are `Held`, and `sketch` is that of the sample, weighted."""
+    """Blocks on workers. Factors W of V are `Held`, and `sketch` is of the sample, weighted."""
 
     workers: Workers | None = None
     memory: Memory = field(default_factory=Memory)
@@ -86,7 +86,7 @@ class Spread(Blocks):
         return held, summed
 
     def by_rows(self, part: parts.Part, *rows: Tensor) -> tuple[list[Held], list[Tensor]]:
-        """What a part finds in rows that lie there; V is not read."""
+        """Return what a part finds in rows that lie on the workers; V is not read."""
         return self._workers.hold(part, rows, self.dtype, reads=False)
 
     def lifted(self, W: Float[Tensor, "m r"], share: float) -> Held:

@@ -39,7 +39,7 @@ class Here:
 
 
 class Entries(Here):
-    """The same for the entries of sparse rows and their columns, side by side."""
+    """Staging for the entries of sparse rows and their columns, side by side."""
 
     def __init__(self, count: int, kind: np.dtype, index: np.dtype) -> None:
         self.pair = _fresh(count, kind), _fresh(count, index)

@@ -22,7 +22,7 @@ Swept = tuple[list[Tensor], list[Tensor]]
 
 
 class Asked(NamedTuple):
-    """What a run wants of the next pass."""
+    """The wish of a run for the next pass."""
 
     part: Part
     rows: tuple[Tensor, ...]
@@ -54,7 +54,7 @@ class Together:
         )
 
     def apart(self, joined: list[Tensor], summed: list[Tensor]) -> Iterator[Swept]:
-        """What a pass returned, as each part would have it."""
+        """Yield what a pass returned, as each part would have it."""
         by_rows, sums = iter(joined), iter(summed)
         for part in self.parts:
             n_rows, n_sums = part.makes
@@ -74,7 +74,7 @@ def _updated(parts: list[Updated], block: Any, rows: list[list[Tensor]]) -> Iter
 
 
 def in_turns(V: Blocks, calls: Sequence[Callable[[Blocks], A]]) -> Iterator[tuple[int, A]]:
-    """What the calls return, as they end; each is called with a V of its own.
+    """Yield what the calls return, as they end; each is called with a V of its own.
 
     A pass is made once all that are left wait for one. The sums of V must be known. After Ctrl-C,
     KeyboardInterrupt is raised in all of them, and once they have ended here.
@@ -158,7 +158,7 @@ class _Run(Generic[A]):
         return isinstance(self._error, KeyboardInterrupt)
 
     def value(self) -> A:
-        """What the call returned, or raised."""
+        """Return what the call returned, or raise what it raised."""
         if self._error is not None:
             raise self._error
         return self._result  # pyright: ignore[reportReturnType]

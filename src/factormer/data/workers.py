@@ -93,7 +93,7 @@ class Workers:
         survey: bool = False,
         reads: bool = True,
     ) -> tuple[list[Held], list[Tensor]]:
-        """The same, but what is by rows stays. Unless it `reads`, the part is for rows alone."""
+        """Make a pass whose results by rows stay. Unless it `reads`, the part is for rows alone."""
         m = self.ends[-1]
         with losses():
             parts = self._begun(part, rows, dtype, survey, reads)
@@ -113,7 +113,7 @@ class Workers:
             return self._in_order(tuple(self.client.gather(found)))
 
     def sampled(self, count: int) -> Workers:
-        """The same with a sample of so many rows, which does not depend on the workers."""
+        """Return the workers with a sample of so many rows, the same for any number of workers."""
         rows = np.random.default_rng(0).choice(self.ends[-1], size=count, replace=False)
         return replace(self, sample=np.sort(rows))
 
@@ -125,7 +125,7 @@ class Workers:
 
     @cached_property
     def _order(self) -> Tensor:
-        """Where the rows of the sample are, among those of one group after another."""
+        """Return the places of the sample's rows among those of one group after another."""
         rows = [some[few.numpy()] for some, few in zip(self._rows, self._few, strict=True)]
         return torch.from_numpy(np.argsort(np.concatenate(rows)))
 
@@ -170,7 +170,7 @@ class Workers:
 def _done(
     part: Part, share: Share, chunks: list[Any] | None, held: list[Done], sent: list[int | Tensor]
 ) -> Done:
-    """What a part finds in the chunks of a group, one after another, or in rows alone.
+    """Return what a part finds in the chunks of a group, in turn, or in rows alone.
 
     Of tensors by rows, `sent` has those that came along, and of the others, which are in `held`,
     their places.

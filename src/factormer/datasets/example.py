@@ -1,4 +1,4 @@
-"""What a generated data set consists of."""
+"""A generated data set: its matrix, and what it was made of."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def some_rows(V: Dense | Sparse, rows: slice) -> Dense | Sparse:
 
 
 def drawn(V: Dense | Sparse, rows: Int[np.ndarray, " k"]) -> Dense | Sparse:
-    """These rows."""
+    """Return some rows."""
     if isinstance(V, Dense):
         return Dense(V.entries[torch.from_numpy(rows)])
     at = V.by_rows

@@ -1,4 +1,4 @@
-"""What lets an estimator take scikit-learn's callbacks, if its version has them."""
+"""Let an estimator take scikit-learn's callbacks, if its version has them."""
 
 from __future__ import annotations
 

@@ -40,6 +40,6 @@ def lazily(model: Any, X: Any) -> Any:
 
 
 def _coefficients(chunk: Any, model: Any, kind: np.dtype) -> np.ndarray:
-    """Those of one chunk, on a worker."""
+    """Return the coefficients of one chunk, on a worker."""
     rank = len(model.components_)
     return model.transform(chunk) if chunk.shape[0] else np.empty((0, rank), kind)

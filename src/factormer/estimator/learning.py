@@ -38,7 +38,7 @@ class Learning(NamedTuple):
     past: Statistics | Majorizer
 
     def at(self, H: Float[Tensor, "n r"]) -> Learning:
-        """The same past with other components."""
+        """Return the past with other components."""
         return Learning(H.to(self.H.device), self.past)
 
 
@@ -132,7 +132,7 @@ class Learner(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What one chunk of rows adds to the past of given components, where the chunk is.
+    """A task: the sums that a chunk of rows adds to the past of given components, where it lies.
 
     W is found for the chunk and forgotten: only sums travel.
     """

@@ -237,7 +237,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.components_.shape[0]
 
     def _options(self) -> Any:
-        """What a fit reads the parameters from."""
+        """Return the object that a fit reads the parameters from."""
         return self
 
     @threads()

@@ -132,7 +132,7 @@ class Asked(NamedTuple):
         return Penalties.of([*terms, *self.also_w.terms], "alpha_W with regularize_W")
 
     def on_H(self, n_samples: float | int, known: Known | None = None) -> Penalties:
-        """The same for H, by the number of samples; known components stay."""
+        """Return the penalties on H, by the number of samples; known components stay."""
         terms = self._elastic(self.right * n_samples)
         if known is not None:
             terms.append(Fixed(known.rows.mT, known.mask))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -66,13 +67,27 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
             ensure_all_finite=finite,
         )
     except ValueError as error:
-        sentence, _, text = str(error).rpartition(": ")
-        if sentence != "could not convert string to float":
+        text = next(_texts(given), None)
+        if text is None:
             raise
         raise ValueError(
-            f"X holds the text {text.removeprefix('np.str_(').removesuffix(')')}; its entries must "
-            "be numbers: leave out columns of text, or encode them as numbers"
+            f"X holds the text {text!r}; its entries must be numbers: leave out columns of text, "
+            "or encode them as numbers"
         ) from error
+
+
+def _texts(X: Any) -> Iterator[str]:
+    """Yield the entries that are text, and no text of a number."""
+    try:
+        entries = () if is_sparse(X) else np.asarray(X, dtype=object).ravel()
+    except ValueError:  # arrays of unequal shapes
+        return
+    for entry in entries:
+        if isinstance(entry, str):
+            try:
+                float(entry)
+            except ValueError:
+                yield str(entry)
 
 
 def check_width(model: Any, n_features: int, reset: bool) -> None:

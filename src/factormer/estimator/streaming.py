@@ -1,4 +1,4 @@
-"""What an estimator keeps between calls: the coder of its components, and the stream of rows."""
+"""An estimator between two calls: the coder of its components, and the stream of rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Coders:
 
 
 def copied(array: Any) -> Any:
-    """The same numbers on another device or in another precision, by rows."""
+    """Copy numbers, to another device or in another precision, by rows."""
     if isinstance(array, Tensor):
         return array.clone(memory_format=torch.contiguous_format)
     return array.copy()

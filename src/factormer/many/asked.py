@@ -1,4 +1,4 @@
-"""What many jobs are asked for, in plain words and numbers: stored, and compared another day."""
+"""Many jobs in plain words and numbers: stored, and compared another day."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asked(jobs: Jobs) -> dict[str, Any]:
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """What differs first, in words that follow "a sweep"; None where nothing does."""
+    """Say what differs first, in words that follow "a sweep"; None where nothing does."""
     for name in dict.fromkeys([*now, *before]):
         was, value = before.get(name), now.get(name)
         if name == "options" and isinstance(was, dict) and isinstance(value, dict):

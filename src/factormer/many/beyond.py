@@ -53,7 +53,7 @@ def factorized(
 
 
 def _one(plan: Plan, is_ended: Callable[[], bool], V: Blocks) -> Result:
-    """What a single call would return, but for the sketch that all share."""
+    """Return what a single call would, but for the sketch that all share."""
     request = plan.request
     plan = replace(plan, request=replace(request, problem=replace(request.problem, V=V)))
     (result,) = execute(plan, watch=lambda *_: is_ended())

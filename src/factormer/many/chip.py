@@ -70,7 +70,7 @@ def _is_kullback(request: Request) -> bool:
 
 
 def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
-    """These jobs, those of one kernel together, the largest first; and what the kernels read.
+    """Factorize jobs, those of one kernel together, the largest first; return what kernels read.
 
     Does not synchronize. Kernels run at the same time, so that the last blocks of one do not keep
     others waiting.

@@ -91,7 +91,7 @@ class Sweep:
         return Sweep(path, jobs, before["cuts"], checksum(now))
 
     def batches(self, *, until: float | None) -> Generator[Batch, None, None]:
-        """What is there; then the jobs that are left, as this or another process ends them."""
+        """Yield the batches that are there; then the jobs left, as any process ends them."""
         self._tidy()
         left: list[int] = []
         for piece in range(len(self.cuts) - 1):
@@ -202,7 +202,7 @@ def _some(jobs: Jobs, indices: Sequence[int]) -> Jobs:
 
 
 def _cuts(jobs: Jobs) -> list[int]:
-    """Where jobs are cut into pieces: of bounded work and size, and several to share out."""
+    """Return where jobs are cut into pieces: of bounded work and size, and several to share out."""
     m, n, r = (size.astype(float) for size in jobs.sizes)
     max_iter = jobs.plan(0).request.limits.max_iter
     work = m * n * r * min(max_iter, 100)
@@ -219,7 +219,7 @@ def _cuts(jobs: Jobs) -> list[int]:
 
 
 def _blocks(jobs: Jobs) -> list[int]:
-    """Where jobs may be cut: not between those that are carried out side by side."""
+    """Return where jobs may be cut: not between those that are carried out side by side."""
     if not jobs.run.any():  # one run of each
         return list(range(len(jobs) + 1))
     begins, ends = np.flatnonzero(jobs.run == 0).tolist(), []

@@ -1,4 +1,4 @@
-"""What comes of many factorizations: a sequence of results, made when they are looked at."""
+"""Results of many factorizations: a sequence, each made when it is looked at."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Stored:
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where W, H and the trace of each end among all."""
+        """Return where W, H and the trace of each end among all."""
         m, n, r = self.arrays["shape"].T
         return np.cumsum(m * r), np.cumsum(n * r), np.cumsum(self.arrays["steps"])
 
@@ -174,5 +174,5 @@ def _plain(tensor: torch.Tensor) -> np.ndarray:
 def _explained(
     asked: str, start: str, stages: list[str], finish: str, measure: str = "RMSE"
 ) -> Explanation:
-    """What was stored of a plan; files without a measure are of the squared error."""
+    """Return the stored explanation of a plan; without a measure it is of the squared error."""
     return Explanation(asked, start, tuple(stages), finish, measure)

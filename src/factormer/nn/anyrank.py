@@ -72,7 +72,7 @@ class Mixing(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where the iteration stands: momentum, iterations since a refusal and in all, refusals."""
+    """The progress of the iteration: momentum, iterations since a refusal and in all, refusals."""
 
     beta: Float[Tensor, "*b"]
     age: Float[Tensor, "*b"]

@@ -49,7 +49,7 @@ _IS = {
 
 @dataclass(frozen=True)
 class Card:
-    """What a network is: config, training data, cost, and performance."""
+    """The card of a network: config, training data, cost, and performance."""
 
     name: str
     version: str
@@ -59,7 +59,7 @@ class Card:
 
     @property
     def use(self) -> str:
-        """Where the name goes: as `init`, as `accelerator`, or as `model` of `select_rank`."""
+        """Return the keyword for the name: `init`, `accelerator`, or `model` of `select_rank`."""
         if isinstance(self.config, RankConfig):
             return "model"
         if isinstance(self.config, AnyRankConfig):

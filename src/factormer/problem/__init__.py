@@ -1,1 +1,1 @@
-"""What is to be solved: a matrix, a rank, a loss and penalties."""
+"""The problem: a matrix, a rank, a loss and penalties."""

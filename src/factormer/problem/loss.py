@@ -1,4 +1,4 @@
-"""What a loss is: a class with a value, a slope, a curvature, and a rule for scaling."""
+"""A loss is a class with a value, a slope, a curvature, and a rule for scaling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Loss(ABC):
 
     @property
     def title(self) -> str:
-        """What people call the sum of d."""
+        """Return the name that people know the sum of d by."""
         return "loss"
 
     @property

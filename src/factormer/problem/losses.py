@@ -32,7 +32,7 @@ class Beta(Loss):
 
     @property
     def title(self) -> str:
-        """What people call the sum of d."""
+        """Return the name that people know the sum of d by."""
         known = {1.0: "Kullback–Leibler", 0.0: "Itakura–Saito"}.get(self.beta, f"β = {self.beta:g}")
         return f"{known} divergence"
 

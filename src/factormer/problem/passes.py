@@ -124,7 +124,7 @@ class FromPasses:
         return self._fit(self.V, x).slope
 
     def _fit(self, V: Blocks, x: Factors, *, by_W: bool = False) -> Fit:
-        """What the last passes found at x; if they were elsewhere, by a pass."""
+        """Return what the last passes found at x; if they were elsewhere, make a pass."""
         found = V.fit_at(x)
         if found is not None and not (by_W and found.left is None):
             return found

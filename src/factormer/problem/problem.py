@@ -72,7 +72,7 @@ class Problem:
 
     @property
     def measure(self) -> str:
-        """What people call the number that is minimised, or that stands for it."""
+        """Return the name of the number that is minimised, or that stands for it."""
         if self.on_w.terms or self.on_h.terms:
             return "objective"
         return "RMSE" if self.loss.is_quadratic else self.loss.title
@@ -105,7 +105,7 @@ class Problem:
         return (self.V.total() / self.size()).to(self.V.dtype)
 
     def objective(self, x: Factors) -> Float[Tensor, "*b"]:
-        """What is minimised: ½‖W Hᵀ − V‖² in the plainest case (eqs. 2 and 7)."""
+        """Return the value to be minimised: ½‖W Hᵀ − V‖² in the plainest case (eqs. 2 and 7)."""
         value = self.misfit.value(x)
         return value if self.is_free else value.double() + self._penalty(x)
 

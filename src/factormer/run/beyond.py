@@ -1,4 +1,4 @@
-"""What is chosen for data beyond memory: how wide a sketch is, and how other losses are served."""
+"""Choices for data beyond memory: how wide a sketch is, and how other losses are served."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _OURS = {
 
 
 def hint_of(name: str, given: Iterable[str]) -> str | None:
-    """What to say about the first keyword that is scikit-learn's; None where there is none."""
+    """Return a hint on the first keyword that is scikit-learn's; None where there is none."""
     for word in given:
         if word in _OURS:
             return (

@@ -166,7 +166,7 @@ class Beside:
 
 
 def in_time(start: Initializer, until: float) -> Initializer:
-    """The same start, which ends about then if it is one of those that take long."""
+    """Return a start that ends about then, if it is one of those that take long."""
     if isinstance(start, Beside) and isinstance(start.base, Rooted):
         return replace(start, base=replace(start.base, until=until))
     return start

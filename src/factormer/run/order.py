@@ -15,7 +15,7 @@ _TINY = np.finfo(float).tiny
 
 
 def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
-    """The same components, in order and to scale; of one matrix, or of each of a stack.
+    """Put components in order and to scale, of one matrix or of each of a stack.
 
     Order "share": by `shares`, the largest first. Scale "balanced": ‖w_c‖ = ‖h_c‖; "sum": h_c sums
     to 1. Components of zeros are not scaled.

@@ -1,4 +1,4 @@
-"""What a result was made with: package, commit, networks, torch, machine."""
+"""The provenance of a result: package, commit, networks, torch, machine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cpu_name() -> str:
 
 
 def _version() -> str:
-    """That of the package, unless it is used as plain files."""
+    """Return the version of the package, unless it is used as plain files."""
     try:
         return metadata.version("factormer")
     except metadata.PackageNotFoundError:

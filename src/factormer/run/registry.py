@@ -30,7 +30,7 @@ from factormer.starts import NNDSVD, Initializer, Merged, Random, Rotated, Separ
 
 
 class Asked(NamedTuple):
-    """What a solver must solve: a problem, whose two factors may be tied to be one."""
+    """A problem that a solver is asked for, and whether its two factors are tied to be one."""
 
     problem: Problem
     tied: bool = False

@@ -1,4 +1,4 @@
-"""What a run returns: factors, why it ended, and its history."""
+"""The result of a run: factors, why it ended, and its history."""
 
 from __future__ import annotations
 

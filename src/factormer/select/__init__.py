@@ -1,1 +1,1 @@
-"""What a fit leaves open: how many components, which loss, and how far to trust the answer."""
+"""Questions that a fit leaves open: how many components, which loss, how far to trust it."""

@@ -1,4 +1,4 @@
-"""What comes of many runs: a consensus, how stable its components are, and how certain."""
+"""Agreement of many runs: a consensus, how stable its components are, and how certain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bands(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Consensus:
-    """What many runs agree on: factors, and for each component whether to trust it.
+    """The agreement of many runs: factors, and for each component whether to trust it.
 
     Attributes
     ----------

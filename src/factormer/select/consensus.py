@@ -210,7 +210,7 @@ class _Runs:
 
 
 def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> Consensus:
-    """What the runs have in common."""
+    """Return what the runs have in common."""
     at = np.array(sorted(runs.seen))
     H = np.stack([runs.seen[k].H.double().cpu().numpy() for k in at])
     found = clustered(H)

@@ -85,7 +85,7 @@ class Speckled:
         return Observed(self.V.V, weights)
 
     def predicted(self, part: int, x: Factors, loss: Loss) -> Float[Tensor, " h"]:
-        """What factors that were fitted without a part say about its entries, in float64.
+        """Return predictions of a part's entries by factors fitted without it, in float64.
 
         Where the loss of a zero would be infinite (β ≤ 1), predictions are moved a little: towards
         the product of the means of row and column, or, where V is positive (β ≤ 0), to its least.

@@ -52,7 +52,7 @@ class CrossValidation:
 
     @property
     def standard_error(self) -> Float[np.ndarray, " k"]:
-        """That of the mean; NaN with a single fold."""
+        """Return the standard error of the mean; NaN with a single fold."""
         return _standard_error(self._complete)
 
     @property
@@ -273,7 +273,7 @@ def _unit(V: Matrix, loss: Loss) -> float:
 
 
 def _standard_error(folds: Float[np.ndarray, "k f"]) -> Float[np.ndarray, " k"]:
-    """That of the mean of each row."""
+    """Return the standard error of the mean of each row."""
     count = folds.shape[1]
     if count < 2:
         return np.full(len(folds), np.nan)

@@ -1,4 +1,4 @@
-"""What a solver is; `solvers.loop` runs it."""
+"""The protocol of solvers; `solvers.loop` runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from factormer.problem.problem import Problem
 
 @runtime_checkable
 class State(Protocol):
-    """What a solver carries from one iteration to the next: a value, never changed in place."""
+    """The state of a solver between two iterations: a value, never changed in place."""
 
     @property
     def factors(self) -> Factors: ...

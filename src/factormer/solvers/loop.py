@@ -15,7 +15,7 @@ from factormer.solvers.base import Leaping, Solver
 
 
 class Look(NamedTuple):
-    """What the loop shows between iterations: the state, and how many iterations led to it.
+    """A look at the loop between iterations: the state, and how many iterations led to it.
 
     `leapt` holds the errors of the iterations since the last look where a leap computed them.
     """

@@ -92,7 +92,7 @@ class Newton:
         return self._row_by_row(problem, W, H, wants_loss)
 
     def options(self, on: Penalties, r: int) -> tuple[float, float, float, int, np.ndarray]:
-        """Those of `kernels.kullback`."""
+        """Return the options that `kernels.kullback` takes."""
         (l1, l2), held = _weights(on), np.array(_held(on, r))
         return float(l1), float(l2), float(self.near), self.n_sweeps, held
 

@@ -37,7 +37,7 @@ class Statistics(NamedTuple):
         return Statistics(H @ WtW, WtW, n_rows)
 
     def after(self, V: Matrix, W: Float[Tensor, "m r"], kept: float | int) -> Statistics:
-        """Those with a new batch; `kept` is the weight that the past keeps."""
+        """Return the statistics with a new batch; `kept` is the weight that the past keeps."""
         VtW, WtW = V.normal(W)
         A, B = kept * self.A + VtW, kept * self.B + WtW
         return Statistics(A, B, kept * self.n_rows + V.shape[0])
@@ -63,7 +63,7 @@ class Majorizer(NamedTuple):
 
     @staticmethod
     def empty(H: Float[Tensor, "n r"]) -> Majorizer:
-        """That of no rows."""
+        """Return the majorizer of no rows."""
         return Majorizer(torch.zeros_like(H), torch.zeros_like(H), 0)
 
     def after(self, problem: Problem, x: Factors, kept: float | int) -> Majorizer:
@@ -74,7 +74,7 @@ class Majorizer(NamedTuple):
         return Majorizer(kept * self.A + pull, kept * self.B + down, rows)
 
     def update(self, H: Float[Tensor, "n r"], on: Penalties, exponent: float) -> Tensor:
-        """Its minimum with L1 and L2; H stays where nothing holds it."""
+        """Return its minimum with L1 and L2; H stays where nothing holds it."""
         l1, l2 = on.elastic or (0.0, 0.0)
         down, tiny = self.B + l1 + l2 * H, torch.finfo(H.dtype).tiny
         return torch.where(down > tiny, (self.A / down.clamp(min=tiny)) ** exponent, H)

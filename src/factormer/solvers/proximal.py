@@ -85,7 +85,7 @@ def _by_rows(
     on: Penalties,
     n_inner: int,
 ) -> tuple[Float[Tensor, "n r"], Float[Tensor, "n r"]] | None:
-    """The same steps compiled, where rows are independent: shares by rows, L1 and L2."""
+    """Make the steps in compiled code where rows are independent: shares by rows, L1 and L2."""
     is_one = H.dim() == 2 and H.device.type == "cpu" and not torch.is_grad_enabled()
     if not is_one or on.by_rows is None:
         return None
@@ -116,7 +116,7 @@ class Split(NamedTuple):
     Z: Float[Tensor, "*b m n"] | None = None
 
     def swap(self) -> Split:
-        """The same of the transposed problem, but for U."""
+        """Return the split of the transposed problem, but for U."""
         turn = [None if A is None else A.mT for A in (self.Y, self.Z)]
         return Split(self.U, *turn)
 

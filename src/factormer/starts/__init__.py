@@ -1,4 +1,4 @@
-"""Where iterations begin."""
+"""Starts, at which iterations begin."""
 
 from factormer.starts.base import Initializer as Initializer
 from factormer.starts.given import Given as Given

@@ -1,4 +1,4 @@
-"""What a start is, and what several of them share."""
+"""The protocol of starts, and what several of them share."""
 
 from __future__ import annotations
 

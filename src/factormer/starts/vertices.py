@@ -98,5 +98,5 @@ def _normal(rows: Float[Tensor, "k r"]) -> Float[Tensor, " r"]:
 
 
 def _first_largest(sizes: Float[Tensor, " m"]) -> Int[Tensor, ""]:
-    """Where the largest is; of those that equal it, up to rounding, the first."""
+    """Return the place of the largest; of those that equal it, up to rounding, the first."""
     return (sizes >= (1 - _GAIN) * sizes.amax()).to(torch.uint8).argmax()

@@ -20,7 +20,7 @@ FIT = ["fit", "data.csv", "--max-iter", "3", "--out", str(RUN), "--rank"]
 
 @pytest.fixture
 def earlier(data_files: None, capsys: pytest.CaptureFixture[str]) -> dict[str, bytes]:
-    """What a run of rank 2 left in the folder."""
+    """Return the bytes of what a run of rank 2 left in the folder."""
     assert main([*FIT, "2"]) == 0
     capsys.readouterr()
     return {str(path): path.read_bytes() for path in (RUN / "rank-2").iterdir()}

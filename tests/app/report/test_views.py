@@ -19,7 +19,7 @@ from factormer.app.report.views import (
 
 
 def unpacked(p) -> np.ndarray:
-    """What the script of the page does."""
+    """Decode as the script of the page does."""
     levels = np.frombuffer(base64.b64decode(p["data"]), "<u2" if p["bits"] == 16 else "u1")
     span = (p["high"] - p["low"]) / (2 ** p["bits"] - 2)
     return np.where(levels == 0, np.nan, p["low"] + (levels - 1.0) * span)

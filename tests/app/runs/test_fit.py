@@ -171,7 +171,7 @@ def test_an_interrupted_fit_is_kept_and_gone_on_with(tmp_path, looks_every_ten):
 
 
 class Killed(BaseException):
-    """What no part of the program catches."""
+    """An error that no part of the program catches."""
 
 
 def kill_at(where: tuple[int, int]):

@@ -14,7 +14,7 @@ OPTIONS = FitOptions(max_iter=20, n_init=6, seed=3)
 
 
 class Killed(BaseException):
-    """What no part of the program catches."""
+    """An error that no part of the program catches."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What each part of the any-rank accelerator is worth: a table and a figure of error by iteration.
+"""The worth of each part of the any-rank accelerator: a table and a figure of error by iteration.
 
     make bench NAME=ablation ARGS="[--out FOLDER] [--per-kind 3]"
 

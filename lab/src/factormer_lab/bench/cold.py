@@ -1,4 +1,4 @@
-"""What the first call costs where nothing is compiled, and what imports cost.
+"""Seconds of the first call where nothing is compiled, and of imports.
 
 Every figure is of fresh processes, the best of several. "Nothing compiled" is an empty folder for
 numba's cache; "new process" is the next process with what that one left there.

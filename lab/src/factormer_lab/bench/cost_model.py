@@ -1,4 +1,4 @@
-"""What a pass over V costs: a model, beside passes that are measured, and far beyond them.
+"""The cost of a pass over V: a model, beside passes that are measured, and far beyond them.
 
     make bench NAME=cost ARGS="[--gigabytes .5 1] [--threads 1 2] [--rounds 3] [--folder DIR]"
         [--out FILE.json]
@@ -51,7 +51,7 @@ WIDE = 100_000  # columns of sparse chunks
 
 @dataclass(frozen=True)
 class Work:
-    """What a pass has to do.
+    """The work of a pass.
 
     Multiplications of dense products with V by how many columns they have, rows that HALS sweeps go
     over, chunks of sparse data with their stored entries and rows; bytes of V, and those that

@@ -37,7 +37,7 @@ PAYLOAD = 2**24  # bytes, to measure how fast they travel
 
 
 class Machine(NamedTuple):
-    """What a pass costs: multiplications a second and worker, bytes a second, seconds a task."""
+    """The cost of a pass: multiplications a second and worker, bytes a second, seconds a task."""
 
     rate: float
     network: float

@@ -1,4 +1,4 @@
-"""What recording an iteration, and what a network, are worth on a GPU.
+"""The worth of recording an iteration, and of a network, on a GPU.
 
     make bench NAME=gpu ARGS="[--calls] [--out FOLDER]"
 

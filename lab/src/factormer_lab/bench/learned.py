@@ -1,4 +1,4 @@
-"""What the any-rank network and the iterations ahead are worth, and whether they can be trusted.
+"""The worth of the any-rank network and of iterations ahead, and whether they can be trusted.
 
     make bench NAME=learned ARGS="gain [CASE …]      # readings of V and seconds, from one start"
     make bench NAME=learned ARGS="safety             # ranks 2–100, sizes 10×10 to 20 000×5 000"

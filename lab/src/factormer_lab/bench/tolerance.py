@@ -1,4 +1,4 @@
-"""What a smaller tol buys: iterations, seconds, and how far the error is from the best known.
+"""The gain of a smaller tol: iterations, seconds, and how far the error is from the best known.
 
 The best error known of a matrix is the least of all runs here, those of several seeds without a
 tolerance among them. `make bench NAME=tolerance` runs it.

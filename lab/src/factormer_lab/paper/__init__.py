@@ -1,1 +1,1 @@
-"""What is only for the paper: graphs, data sets, reproduction."""
+"""The paper alone: graphs, data sets, reproduction."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Side(IntEnum):
-    """What a node stands for; paths lead from ROW to COLUMN, and `transpose` exchanges the two."""
+    """The meaning of a node; paths lead from ROW to COLUMN, and `transpose` exchanges the two."""
 
     ROW = 0
     COMPONENT = 1

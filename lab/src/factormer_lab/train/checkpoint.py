@@ -1,4 +1,4 @@
-"""What survives a kill: one atomic file with all that a run needs to continue, in its folder."""
+"""Checkpoints: one atomic file with all that a run needs to continue, in its folder."""
 
 from __future__ import annotations
 

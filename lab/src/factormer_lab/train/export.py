@@ -41,7 +41,7 @@ def figures(config: TrainConfig, validation: dict[str, list[float]]) -> dict[str
 
 
 def how_trained(data: str, config: Any, run: Run[Any], device: str) -> dict[str, Any]:
-    """What any card says of its training: the data, the cost, and every option."""
+    """Return what any card says of its training: the data, the cost, and every option."""
     options = asdict(config)
     options.pop("model")
     return {

@@ -69,7 +69,7 @@ def new(kind: str, config: TrainConfig) -> Any:
 
 
 def asked(kind: str, rate: float, options: argparse.Namespace, seed: int) -> TrainConfig:
-    """The same run for every kind of layers: one cosine over the updates."""
+    """The run for every kind of layers: one cosine over the updates."""
     base = TrainConfig.load(LITERAL)
     variant = "refining" if kind == "refining" else "paper"
     model = replace(base.model, variant=variant)
@@ -111,7 +111,7 @@ def trained(
 def row(
     config: TrainConfig, weights: int, step: int, seconds: float, found: dict[str, list[float]]
 ) -> dict[str, Any]:
-    """What is kept of a look at a run."""
+    """The record of a look at a run."""
     about = {"layers": config.name, "weights": weights, "rate": config.lr, "seed": config.seed}
     return about | {"updates": step, "seconds": round(seconds, 1), **found}
 

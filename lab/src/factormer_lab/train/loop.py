@@ -29,7 +29,7 @@ N = TypeVar("N", bound=torch.nn.Module, covariant=True)
 
 
 class Setting(NamedTuple):
-    """Where a course begins: its folder and device, weights to begin from, and who listens."""
+    """The beginning of a course: its folder and device, first weights, and who listens."""
 
     folder: Path
     device: torch.device
@@ -55,14 +55,14 @@ class Learner(Protocol[N]):
 
 
 class Course(Protocol[N]):
-    """What a training has of its own. An update depends on the config and its number alone."""
+    """A training. An update depends on the config and its number alone."""
 
     total: int  # updates in all
     epoch: int  # updates after which figures are measured, again and again; at the end anyway
 
     @property
     def learner(self) -> Learner[N]:
-        """What learns."""
+        """Return the network that learns."""
         ...
 
     def update(self, step: int) -> Sequence[Mapping[str, Tensor]]:

@@ -53,7 +53,7 @@ class Stack(NamedTuple):
         return self.problem.V.shape[0]
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Stack:
-        """The same problems on another device."""
+        """Return the problems on another device."""
         V = self.problem.V
         assert isinstance(V, Dense)
         rows, cols = (None if mask is None else mask.to(device) for mask in (V.rows, V.cols))

@@ -172,7 +172,7 @@ class _Passes(ProgressColumn):
         return Text(self.text())
 
     def text(self) -> str:
-        """What it says now."""
+        """Return the line as it reads now."""
         reader, number = self._V.reader, self._V.record.passes
         rows, m = reader.traffic.n_rows, self._V.shape[0]
         if not rows:

@@ -1,4 +1,4 @@
-"""What `factormer fit` prints and writes once its ranks are done."""
+"""Print and write the answers of `factormer fit` once its ranks are done."""
 
 from __future__ import annotations
 

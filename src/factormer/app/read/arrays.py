@@ -14,7 +14,16 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from factormer.app.read.data import Axis, Data, DataError, matrix, plain, reading, stem
+from factormer.app.read.data import (
+    Axis,
+    Data,
+    DataError,
+    matrix,
+    plain,
+    reading,
+    reading_numbers,
+    stem,
+)
 from factormer.app.read.positions import is_position, placed
 from factormer.data.memory import memory
 
@@ -26,7 +35,8 @@ def read_npy(path: Path, *, layout: str | None = None) -> Data:
     """One array, of two axes or three."""
     with reading(path, "a numpy array"):
         _check_magic(path, b"\x93NUMPY", "an .npy file", "numpy.save")
-        values = np.load(path, allow_pickle=False)
+        with reading_numbers():
+            values = np.load(path, allow_pickle=False)
         return _laid_out(values, path, layout, "numpy array")
 
 
@@ -39,7 +49,9 @@ def read_npz(path: Path, *, key: str | None = None, layout: str | None = None) -
         if "format" in file.files and "shape" in file.files:
             source.seek(0)
             return plain(scipy.sparse.load_npz(source), path, "sparse matrix")
-        arrays = {name: file[name] for name in file.files if f"{name}.npy" in file.zip.namelist()}
+        names = [name for name in file.files if f"{name}.npy" in file.zip.namelist()]
+        with reading_numbers():
+            arrays = {name: file[name] for name in names}
         values = arrays.pop(name := _chosen(arrays, path, key))
         data = _laid_out(values, path, layout, f"numpy array {name}")
         return _described(data, arrays)

@@ -1,4 +1,4 @@
-"""What was read: a matrix V, and what its rows and columns stand for."""
+"""Data that were read: a matrix V, and what its rows and columns stand for."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Axis:
 
     @property
     def nouns(self) -> str:
-        """What several are called."""
+        """Return the name of several entries."""
         ends_in_y = re.search("[^aeiou]y$", self.noun)
         return f"{self.noun[:-1]}ies" if ends_in_y else f"{self.noun}s"
 
@@ -101,7 +101,7 @@ class Axis:
         return f"{count}: {_few(self.labels)}"
 
     def labelled(self, labels: Sequence[str], called: str = "") -> Axis:
-        """The same axis with labels; increasing or decreasing numbers make it a line.
+        """Return the axis with labels; increasing or decreasing numbers make it a line.
 
         `called` is the name of their list: "genes" makes each a gene.
         """
@@ -157,7 +157,7 @@ class Data:
         return 0 if is_sparse(self.V) else int(np.isnan(self.V).sum())
 
     def __str__(self) -> str:
-        """What was understood: size, format, labels, and what is not known."""
+        """Say what was understood: size, format, labels, and what is not known."""
         m, n = self.V.shape
         text = f"{self.name} {m}×{n}: {self.source}"
         if not {self.rows.noun, self.columns.noun} & {"row", "column"}:
@@ -227,9 +227,18 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise DataError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
     except Exception as error:  # parsers raise anything, struct.error and KeyError too
         reason = " ".join(str(error).split()) or type(error).__name__
-        if "pickle" in reason:  # numpy advises to trust the file
-            reason = "it is damaged, or holds Python objects; it must hold only numbers"
         raise ValueError(f"{path} could not be read as {what}: {reason}") from error
+
+
+@contextmanager
+def reading_numbers() -> Iterator[None]:
+    """Say what is wrong with an array that numpy refuses; numpy advises to trust the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(
+            "it is damaged, or holds Python objects; it must hold only numbers"
+        ) from error
 
 
 def rises(texts: Sequence[str]) -> bool:

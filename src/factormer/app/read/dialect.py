@@ -19,7 +19,7 @@ _ALMOST = re.compile(
 
 
 class Dialect(NamedTuple):
-    """What separates cells, and the mark before the decimals of a number."""
+    """The mark that separates cells, and the one before the decimals of a number."""
 
     separator: str
     point: str = "."

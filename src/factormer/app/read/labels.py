@@ -1,4 +1,4 @@
-"""Where the labels of a table are: in its first line, in its first column, in both or nowhere."""
+"""Find the labels of a table: in its first line, in its first column, in both or nowhere."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def substitution(label: str) -> tuple[str, str] | None:
 
 
 def order_of(labels: Sequence[str] | None) -> list[int] | None:
-    """Where the labels stand in the usual order, if they are the 96 types; else None.
+    """Return the places of the labels in the usual order if they are the 96 types, else None.
 
     By class, then by the base before and the base after.
     """

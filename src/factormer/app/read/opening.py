@@ -17,7 +17,7 @@ _FEW = 4
 
 
 class Opening(NamedTuple):
-    """What the first lines show: the dialect, how many lines are comments, and a few others.
+    """The first lines of a file: the dialect, the number of comments, and a few other lines.
 
     `is_marked`: the first of these had a # before it, which is not in the sample.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from factormer.app.read.data import Axis, DataError, reading
+from factormer.app.read.data import Axis, DataError, reading, reading_numbers
 
 UNITS = {
     **{"hz": "Hz", "khz": "kHz", "mhz": "MHz", "s": "s", "sec": "s", "seconds": "s", "ms": "ms"},
@@ -47,7 +47,7 @@ def placed(axis: Axis, name: str, values: Sequence[float]) -> Axis:
 
 
 def described(name: str) -> tuple[str, str]:
-    """What one is called, and its unit, from the name of a list such as "freq_hz"."""
+    """Return the quantity and its unit from the name of a list such as "freq_hz"."""
     text, unit = name.lower().strip(), ""
     head, _, tail = text.rpartition("_")
     if head and tail in UNITS:
@@ -93,8 +93,8 @@ def read_numbers(path: Path) -> list[float]:
         raise FileNotFoundError(f"there is no file {path}; choose one with a number per line")
     with reading(path, "a list of numbers"):
         if path.suffix == ".npy":
-            found = np.load(path, allow_pickle=False)
-            return [float(x) for x in found.reshape(-1)]
+            with reading_numbers():
+                return [float(x) for x in np.load(path, allow_pickle=False).reshape(-1)]
         lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
         cells = [re.split(r"[\s,;]+", line.strip()) for line in lines if line[:1] != "#"]
         if len(cells) == 1:

@@ -149,18 +149,18 @@ def _remedy(cell: str, width: int) -> str:
 
 
 def _without_end(numbered: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
-    """The same without the empty cells at the end, where every line closes with a separator."""
+    """Leave out the empty cells at the end, where every line closes with a separator."""
     if any(len(cells) == 1 or cells[-1].strip() for _, cells in numbered):
         return numbered
     return [(k, cells[:-1]) for k, cells in numbered]
 
 
 def _places(has_header: bool, has_names: bool) -> str:
-    """Where labels were found, in words; --no-header and --no-index are the remedies."""
+    """Say in words where labels were found; --no-header and --no-index are the remedies."""
     places = ["the first line"] * has_header + ["the first column"] * has_names
     return f"labels in {' and '.join(places)}" if places else "no labels"
 
 
 def _called(head: str) -> str:
-    """What the rows are called, from the header of their names: "sample" makes them samples."""
+    """Return the name of the rows by the header of their names: "sample" makes them samples."""
     return f"{head.strip().removesuffix('s')}s"

@@ -1,4 +1,4 @@
-"""What the page knows: everything it shows of a run, small enough for one file."""
+"""All that the page shows of a run, small enough for one file."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def _examples(views: dict[str, np.ndarray], axis: Axis, n_results: int) -> dict[
 def _scaled(
     W: Float[np.ndarray, "m r"], H: Float[np.ndarray, "n r"]
 ) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "n r"]]:
-    """The same W Hᵀ with H at most 1, so that W is in the unit of V."""
+    """Scale H to at most 1, so that W is in the unit of V, and leave W Hᵀ as it is."""
     peak = np.abs(H).max(axis=0)
     peak[peak == 0] = 1.0
     return W * peak, H / peak

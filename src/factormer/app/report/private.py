@@ -1,4 +1,4 @@
-"""What a page must not tell: where files lie on the computer on which a run was made."""
+"""Keep from the page where files lie on the computer on which a run was made."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Reduction:
             return packed(np.fmax.reduceat(x, self._edges), depth=16)
 
     def described(self) -> dict[str, Any]:
-        """What the page needs to draw vectors over this axis."""
+        """Return what the page needs to draw vectors over this axis."""
         axis = self.axis
         about: dict[str, Any] = {
             "kind": axis.kind,

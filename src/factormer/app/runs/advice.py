@@ -45,14 +45,14 @@ def advised(
 
 
 def _beside(other: Advice, rank: int) -> str:
-    """What another rule says, told as that of a rule that does not decide."""
+    """Say whether another rule, which does not decide, agrees."""
     rule = {"hidden": "The error of hidden entries", "stability": "Stability"}[other.by]
     says = "agrees" if other.rank == rank else f"would take rank {other.rank} instead"
     return f"{rule} {says}: {other.text[0].lower()}{other.text[1:]}"
 
 
 def bend(results: Sequence[RankResult]) -> int:
-    """Where the error curve bends: the point farthest below the line from its first to its last.
+    """Return the bend of the error curve: the point farthest below the line between its ends.
 
     The error is the square root of what was minimised.
     """

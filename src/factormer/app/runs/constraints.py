@@ -43,27 +43,25 @@ def parse(text: str) -> Penalty:
     usage = ":".join([name.lower(), *(field.upper() for field in names)])
     if len(values) > len(names):
         raise ValueError(f"the constraint {text!r} has too many values; write {usage}")
+    options: dict[str, Any] = {
+        n: v if n == "by" else _number(v) for n, v in zip(names, values, strict=False)
+    }
+    if None in options.values():
+        raise ValueError(f"the constraint {text!r} has a value that is not a number; write {usage}")
+    if kind is not Bounds and math.inf in options.values():
+        raise ValueError(f"the constraint {text!r} has a value that is infinite; write {usage}")
     try:
-        options: dict[str, Any] = {
-            n: v if n == "by" else _number(v) for n, v in zip(names, values, strict=False)
-        }
-        if kind is not Bounds and math.inf in options.values():
-            raise ValueError(f"the constraint {text!r} has a value that is infinite; write {usage}")
         return kind(**options)
     except TypeError as error:  # a field without a default was left out
         raise ValueError(f"the constraint {text!r} lacks a value; write {usage}") from error
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-        raise ValueError(
-            f"the constraint {text!r} has a value that is not a number; write {usage}"
-        ) from error
 
 
-def _number(text: str) -> float:
-    if "_" in text:  # Python reads 1_2 as 12
-        raise ValueError(f"could not convert {text!r}")
-    return float(text)
+def _number(text: str) -> float | None:
+    """Return the number that a text is, if it is one."""
+    try:
+        return None if "_" in text else float(text)  # Python reads 1_2 as 12
+    except ValueError:
+        return None
 
 
 def parse_all(texts: Sequence[str]) -> list[Penalty] | None:

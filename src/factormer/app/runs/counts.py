@@ -23,7 +23,7 @@ class Counts(NamedTuple):
         return self.mask is None and self.weights is None
 
     def keywords(self) -> dict[str, Any]:
-        """Those of `factorize`; a column of weights is one number for each row."""
+        """Return keywords of `factorize`; a column of weights becomes one number for each row."""
         weights = self.weights
         if weights is not None and weights.shape[1:] == (1,):
             weights = _dense(weights)[:, 0]

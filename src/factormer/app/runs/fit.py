@@ -40,7 +40,7 @@ _EXAMPLES = 6  # rows that use a component most, shown with it where rows are im
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """What a result depends on besides the data and the rank; see `factorize` for each."""
+    """The options that a result depends on besides the data and the rank; see `factorize`."""
 
     loss: str | float = "frobenius"
     regularize_w: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class FitOptions:
     holdout: float | None = None  # share of entries to hide, for their error
 
     def keywords(self) -> dict[str, Any]:
-        """Those of `factorize`."""
+        """Return the options as keywords of `factorize`."""
         options = asdict(self)
         del options["repeats"], options["holdout"]
         return {

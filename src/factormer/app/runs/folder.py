@@ -59,7 +59,7 @@ _FILES += ("report.html", "report.json", "names.csv")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run is kept."""
+    """A folder that keeps a run."""
 
     path: Path
 
@@ -78,7 +78,7 @@ class RunFolder:
         return self.path / f"rank-{rank}"
 
     def results(self) -> list[RankResult]:
-        """Those of all ranks that were fitted, lowest first."""
+        """Return the results of all ranks that were fitted, lowest first."""
         paths = self.path.glob("rank-*/result.json")
         found = [_result(path) for path in paths]
         return sorted(found, key=lambda result: result.rank)
@@ -127,11 +127,11 @@ class RunFolder:
         return load_factors(self.rank(rank) / "factors.npz", rank)
 
     def views(self, rank: int, *names: str) -> dict[str, np.ndarray]:
-        """What the page shows of a fit; it must contain these names."""
+        """Return what the page shows of a fit; it must contain these names."""
         return load_arrays(self.rank(rank) / "views.npz", *names)
 
     def consensus(self, rank: int) -> dict[str, np.ndarray] | None:
-        """What is kept of several runs of a rank, if they were made."""
+        """Return what is kept of several runs of a rank, if they were made."""
         path = self.rank(rank) / "consensus.npz"
         names = ("matrix", "samples", "order", "cophenetic", "kept", "errors")
         return load_arrays(path, *names) if path.is_file() else None
@@ -234,7 +234,7 @@ class RunFolder:
             self.forget_runs(result.rank)
 
     def runs(self, rank: int) -> Path:
-        """Where the runs of a rank are kept of which the best is its result."""
+        """Return the folder of those runs of a rank of which the best is its result."""
         return self.path / f"rank-{rank}.runs"
 
     def forget_runs(self, rank: int) -> None:
@@ -314,7 +314,7 @@ def dump(value: Any) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same with None for NaN and infinity."""
+    """Return the value with None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

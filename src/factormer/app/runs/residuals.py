@@ -1,4 +1,4 @@
-"""Where W Hᵀ differs from V: in total, by rows, by columns, and by blocks of both.
+"""Residuals V − W Hᵀ: in total, by rows, by columns, and by blocks of both.
 
 By the squared error, and by the loss that was minimised where it is another one. A dense V is
 compared block by block. Of a sparse one, stored entries are compared one by one, and the rest of

@@ -1,4 +1,4 @@
-"""What a run keeps of the fit of one rank, in numbers: its result.json."""
+"""The numbers that a run keeps of the fit of one rank: its result.json."""
 
 from __future__ import annotations
 

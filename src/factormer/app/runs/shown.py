@@ -1,4 +1,4 @@
-"""What a person decided about the page of a run: names of components, labels, which side is shown.
+"""Decisions on the page of a run: names of components, labels, which side is shown.
 
 Kept in the run folder, so that every page made of it later is the same:
 
@@ -32,7 +32,7 @@ class Shown:
 
 
 def shown(folder: RunFolder) -> Shown:
-    """What was decided before, or nothing."""
+    """Return what was decided before, or nothing."""
     path = folder.path / "report.json"
     return built(Shown, load_object(path), path) if path.is_file() else Shown()
 

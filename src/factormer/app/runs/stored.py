@@ -87,7 +87,7 @@ def built(kind: type[Kind], values: Any, path: Path) -> Kind:
 
 
 def _restored(value: Any, hint: Any) -> Any:
-    """What JSON cannot write: NaN, infinity and tuples."""
+    """Restore what JSON cannot write: NaN, infinity and tuples."""
     if hint is float and value is None:
         return math.nan
     if isinstance(value, list) and list[float] in (hint, *get_args(hint)):

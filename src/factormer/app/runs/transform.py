@@ -55,7 +55,7 @@ def transform(data: Data, folder: RunFolder, rank: int | None = None) -> Transfo
 
 
 class _Model(NamedTuple):
-    """What a run has found, and by which options."""
+    """The factors that a run has found, and its options."""
 
     options: FitOptions
     rank: int
@@ -64,7 +64,7 @@ class _Model(NamedTuple):
 
 
 def _model(folder: RunFolder, rank: int | None) -> _Model:
-    """That of a run; data beyond memory has neither labels nor penalties."""
+    """Return the model of a run; data beyond memory has neither labels nor penalties."""
     file, blocks = folder.path / "run.json", folder.in_blocks()
     if blocks is None:
         options = built(FitOptions, folder.description()["options"], file)
@@ -91,7 +91,7 @@ def _rank(folder: RunFolder, ranks: list[int], rank: int | None) -> int:
 
 
 def _order(new: Axis, fitted: Axis) -> Any:
-    """Where the columns of the run are among the new ones; as they are without labels."""
+    """Return the places of the run's columns among the new ones; without labels they stay."""
     if new.size != fitted.size and (new.labels is None or fitted.labels is None):
         raise ValueError(
             f"the new data has {new.size} {new.nouns}, and the run {fitted.size} {fitted.nouns}; "

@@ -43,7 +43,7 @@ def check_trust(
 
 
 def agreed(data: Data, rank: int, keywords: dict[str, Any], n_runs: int) -> Consensus:
-    """What many runs have in common."""
+    """Return what many runs have in common."""
     names = (*_ALIKE, *_DATA, "init", "max_iter", "tol")
     asked = {name: keywords[name] for name in names}
     asked["init"] = "random" if asked["init"] == "auto" else asked["init"]
@@ -72,7 +72,7 @@ def told(found: Consensus) -> str:
 
 
 def arrays_of(found: Consensus) -> dict[str, np.ndarray]:
-    """What is kept of a consensus besides the factors."""
+    """Return what is kept of a consensus besides the factors."""
     names = ("stability", "cosine", "kept", "errors", "matrix", "samples", "order", "cophenetic")
     return {name: np.asarray(getattr(found, name)) for name in names}
 

@@ -1,4 +1,4 @@
-"""What a penalty is: a class with a value, a proximal step, and a rule for scaling.
+"""A penalty is a class with a value, a proximal step, and a rule for scaling.
 
 A penalty is a value object. Shapes: n rows, r components, *b batch axes.
 """
@@ -39,7 +39,7 @@ class Penalty:
 
     @property
     def elastic(self) -> tuple[float, float] | None:
-        """Its weights as L1 and L2; None for other penalties."""
+        """Return its weights as L1 and L2; None for other penalties."""
         return None
 
     @property

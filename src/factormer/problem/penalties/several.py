@@ -181,7 +181,7 @@ class Penalties:
         return A, L, mu
 
     def step(self, X: X_, gradient: X_, G: Float[Tensor, "*b r r"]) -> X_:
-        """What a proximal gradient step would change, over its length.
+        """Return what a proximal gradient step would change, over its length.
 
         `gradient` is that of the misfit, and the trace of G is at least its curvature.
         """

@@ -24,7 +24,7 @@ HIDING: dict[str, Any] = {"n_folds": 3, "max_iter": 200, "tol": 1e-4}  # of cros
 
 
 class Criterion(NamedTuple):
-    """What a rule says of each rank, which it takes, and the rule in words."""
+    """A rule: its value for each rank, the rank that it takes, and the rule in words."""
 
     values: Float[np.ndarray, "k"]
     rank: int

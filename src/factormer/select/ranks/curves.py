@@ -128,7 +128,7 @@ def _from_fits(
 
 
 def _context(ranks: range, view: View, noise: Noise, counts: bool) -> Float[Tensor, "k f"]:
-    """What a curve looks like depends on the size of V, and on how free a rank is to fit it."""
+    """Return the context of a curve: the size of V, and how free a rank is to fit it."""
     (m, n), k = view.shape, torch.tensor(list(ranks), dtype=torch.float64)
     ones = torch.ones_like(k)
     columns = [

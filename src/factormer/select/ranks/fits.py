@@ -1,4 +1,4 @@
-"""What factorizations at every rank, from several starts each, say about the rank.
+"""Factorizations at every rank, from several starts each, as evidence for the rank.
 
 Shapes: m rows, n columns, r components, s starts.
 """

@@ -17,7 +17,7 @@ def reason_of(
     curves: dict[str, np.ndarray],
     untried: list[int],
 ) -> str:
-    """What was chosen, what the data shows at that rank, and who agrees.
+    """Say what was chosen, what the data shows at that rank, and who agrees.
 
     `untried` are the ranks beside it that were not among those to choose from.
     """

@@ -1,4 +1,4 @@
-"""What the singular values of V say about its rank, for all ranks at once.
+"""The singular values of V as evidence for its rank, for all ranks at once.
 
 The noise that a component has to stand out from is that of the residual with random signs: flipping
 the sign of each entry destroys what rows or columns have in common and keeps the size of every

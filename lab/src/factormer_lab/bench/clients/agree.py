@@ -129,7 +129,7 @@ def loss_of(X: np.ndarray, spectra: np.ndarray, case: Case) -> float:
 
 
 def path_of(case: Case, whose: str, seed: int, runs: int) -> Path:
-    """Where the consensus of a package is kept."""
+    """Return the file that keeps the consensus of a package."""
     return KEPT / f"agree-{case.data}-{case.rank}x{runs}-{whose}-{seed}.json"
 
 
@@ -147,7 +147,7 @@ def run(case: Case, whose: str, seed: int, runs: int) -> None:
 
 
 def run_here(case: Case, whose: str, seed: int, runs: int) -> None:
-    """What the process of a consensus does."""
+    """Make a consensus, in a process of its own."""
     from factormer_lab.bench.environment import environment
 
     warnings.simplefilter("ignore")

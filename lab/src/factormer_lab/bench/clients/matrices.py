@@ -1,4 +1,4 @@
-"""What the clients are run on: real matrices of FACTORMER_DATA, and counts made by a fixed seed."""
+"""Matrices for the clients: real ones of FACTORMER_DATA, and counts made by a fixed seed."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def watch(module: Any, clock: Clock, found: list[dict[str, Any]]) -> None:
 
 
 def one_by_one(module: Any) -> Callable[..., Any]:
-    """Its replicates one after another, each with a single call of ours in place of its NMF."""
+    """Make its replicates one after another, each by a single call of ours in place of its NMF."""
 
     def nnmf(genomes: Any, rank: int, *, generator: Any, **_: Any) -> Any:
         V, seed = np.asarray(genomes, float), int(generator.integers(2**31))

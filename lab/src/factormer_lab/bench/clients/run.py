@@ -64,7 +64,7 @@ class Cell(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Where it is kept."""
+        """Return the file that keeps it."""
         case = self.case
         size = f"{case.ranks[0]}-{case.ranks[-1]}x{case.runs}"
         name = f"{case.client}-{case.data}-{case.loss}-{size}-{self.way}-{self.seed}.json"
@@ -96,7 +96,7 @@ def run(cell: Cell) -> None:
 
 
 def run_here(cell: Cell) -> None:
-    """What the process of a cell does."""
+    """Run a cell, in a process of its own."""
     from factormer_lab.bench.clients import on_cnmf, on_sigprofiler
     from factormer_lab.bench.environment import environment
 
@@ -118,7 +118,7 @@ def run_here(cell: Cell) -> None:
 
 
 def kept(cell: Cell) -> dict[str, Any] | None:
-    """What a cell found; None where it has not run."""
+    """Return what a cell found; None where it has not run."""
     return json.loads(cell.path.read_text()) if cell.path.exists() else None
 
 

@@ -23,7 +23,7 @@ from factormer_lab.bench.rank import cases
 
 
 def answer(case: cases.Case, loss: str, **options: Any) -> dict[str, Any]:
-    """What is chosen for a problem, by whom, and how long it took."""
+    """The ranks that are chosen for a problem, by whom, and how long it took."""
     begun = time.perf_counter()
     choice = factormer.select_rank(case.V, case.ranks, loss=loss, **options)
     return {

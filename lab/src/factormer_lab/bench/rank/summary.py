@@ -32,7 +32,7 @@ _PROMISED = 0.95  # of clear choices, exact
 
 
 def answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What run.py kept, by group, in the order of the groups."""
+    """Return what run.py kept, by group, in the order of the groups."""
     found = {}
     for group in _GROUPS:
         path = folder / f"{group}.jsonl"
@@ -44,7 +44,7 @@ def answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def curve(p: np.ndarray, right: np.ndarray) -> list[dict[str, float]]:
-    """What was said and what was so, with a 95 % interval (Wilson), in bins of probability."""
+    """Count how often choices were right, by probability, with a 95 % interval (Wilson)."""
     at = np.clip(np.searchsorted(_BINS, p, side="right") - 1, 0, len(_BINS) - 2)
     bins = []
     for b in range(len(_BINS) - 1):
@@ -113,7 +113,7 @@ def table(by_group: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def validated(by_group: dict[str, list[dict[str, Any]]]) -> str:
-    """Those that were cross-validated too: everybody on the same problems."""
+    """Return the problems that were cross-validated too: everybody on the same problems."""
     some = [a for found in by_group.values() for a in found if "cross-validation" in a["rules"]]
     if not some:
         return ""

@@ -89,7 +89,7 @@ def quartiles(values: Float[Tensor, "t b"]) -> dict[str, list[float]]:
 
 
 def rounded(value: Any, digits: int = 6) -> Any:
-    """The same numbers for a JSON file: `digits` significant ones, None for what is not finite."""
+    """Round numbers for a JSON file: `digits` significant ones, None for what is not finite."""
     if isinstance(value, dict):
         return {key: rounded(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):

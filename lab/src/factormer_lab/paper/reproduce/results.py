@@ -241,7 +241,7 @@ def _medians(figures: Figures) -> list[str]:
 
 
 def _cost(figures: Figures) -> list[str]:
-    """What the networks cost; the paper counts iterations and never seconds."""
+    """Tell the cost of the networks; the paper counts iterations and never seconds."""
     lines = [
         "## Seconds",
         "",

@@ -16,7 +16,7 @@ _PAPERS_RECIPE = {"batch": 1, "copies": 1, "epochs": 15, "objective": "squared",
 
 
 def networks_section() -> list[str]:
-    """What each network of rank 10 is: whose layers, whose recipe, how far it was trained."""
+    """Tell of each network of rank 10 its layers, its recipe, and how far it was trained."""
     cards = [card for card in models().values() if isinstance(card.config, ModelConfig)]
     heads = ["network", "use", "layers", "recipe", "updates", "batch", "sees"]
     return [

@@ -77,7 +77,7 @@ class AnyRankTraining:
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """What is accelerated, each in some of the buckets."""
+        """Return the solvers that are accelerated, each in some of the buckets."""
         return tuple(self.base.split("+"))
 
     @classmethod

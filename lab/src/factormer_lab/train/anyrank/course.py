@@ -64,7 +64,7 @@ class AnyRankCourse:
         return warm_cosine(config.lr, step, self.total, warmup=config.warmup, least=0.02)
 
     def figures(self) -> dict[str, Any]:
-        """What the network saves over each of the bases."""
+        """Return what the network saves over each of the bases."""
         by_base = {base: self._saved(base) for base in self.config.bases}
         return by_base if len(by_base) > 1 else by_base[self.config.base]
 

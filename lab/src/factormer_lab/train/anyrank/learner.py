@@ -22,7 +22,7 @@ from factormer_lab.train.weights import Averaged
 
 
 class Work(NamedTuple):
-    """What a lane does next: a batch of a bucket, and how many updates it has been followed for."""
+    """The next step of a lane: a batch of a bucket, and the updates since that batch began."""
 
     bucket: int
     batch: int
@@ -56,7 +56,7 @@ class Lane:
 
 
 class Learner:
-    """What learns, and the lanes that it learns from."""
+    """The network that learns, and the lanes that it learns from."""
 
     def __init__(self, model: AnyRankNetwork, config: AnyRankTraining, pool: list[Entry]):
         self.config, self.model, self.pool = config, model, pool
@@ -106,7 +106,7 @@ class Learner:
         return captured.result
 
     def _state(self, lane: Lane, work: Work, members: slice) -> RestartedState:
-        """Where the lane is, or the start of a new batch."""
+        """Return the point of the lane, or the start of a new batch."""
         if work.age and lane.state is not None:
             return lane.state
         entry = self.pool[work.bucket]

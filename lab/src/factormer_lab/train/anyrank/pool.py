@@ -70,5 +70,5 @@ def _base(config: AnyRankTraining, rng: torch.Generator) -> str:
 
 @torch.no_grad()
 def _later(engine: Solver[Any], problem: Problem, x0: Factors, n_iter: int) -> Factors:
-    """Where the engine is after so many iterations: what is late there is early from here."""
+    """Return the point of the engine after so many iterations: late there is early from here."""
     return Factors(*(F.clone() for F in iterated(problem, engine, x0, n_iter).factors))

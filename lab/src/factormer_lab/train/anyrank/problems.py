@@ -51,17 +51,17 @@ class Bucket:
         return self.of(self.V[index])
 
     def of(self, V: Float[Tensor, "b m n"]) -> Problem:
-        """The same problem for other matrices."""
+        """Return the problem for other matrices."""
         return Problem(Dense(V), self.rank, self.loss)
 
     def start(self, index: Tensor | slice) -> Factors:
-        """Their starts."""
+        """Return the starts of the matrices."""
         return Factors(self.x0.W[index], self.x0.H[index])
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where matrices come from, a stack of equal shape at a time."""
+    """A source of matrices, a stack of equal shape at a time."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def _on(H: Tensor) -> Any:
 
 
 class Rows(NamedTuple):
-    """The same by compiled loops, matrix by matrix; the twins are `sweeps` and `gradients`."""
+    """Sweep by compiled loops, matrix by matrix; the twins are `sweeps` and `gradients`."""
 
     forth: Any
     back: Any
