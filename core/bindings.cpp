@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "extrapolate.hpp"
 #include "intake.hpp"
@@ -93,12 +94,26 @@ class Unlocked {
     }
 };
 
+// An (n, k) array whose memory is ours to give.
+Found array_of_memory(double* data, size_t rows, size_t cols) {
+    nb::capsule owner(data, [](void* memory) noexcept { release(memory); });
+    return Found(data, {rows, cols}, owner);
+}
+Found new_array(int64_t rows, int64_t cols) {
+    if (rows > 0 && cols > most_entries / rows) refuse("the factors would have too many entries");
+    auto* data = static_cast<double*>(allocate(size_t(rows * cols) * sizeof(double)));
+    if (!data) throw std::bad_alloc();
+    return array_of_memory(data, size_t(rows), size_t(cols));
+}
+
 struct Call {  // the host of one call
     Clock::time_point begun = Clock::now(), asked = begun;
     Pool* pool = nullptr;
     int32_t width = 1;
     nb::object callback;
     std::vector<Found>* found[2] = {};
+    std::vector<Lane>* lanes = nullptr;
+    std::vector<int64_t> shown;  // rows of the history of each lane that the callback has had
     bool was_raised = false;  // whether Python has an exception for us
 
     double seconds() const { return std::chrono::duration<double>(Clock::now() - begun).count(); }
@@ -115,7 +130,11 @@ struct Call {  // the host of one call
         if (was_raised || is_finalizing()) return true;
         nb::gil_scoped_acquire locked;
         try {
-            return nb::cast<bool>(nb::bool_(callback(lane, iteration, error, (*found[0])[size_t(lane)], (*found[1])[size_t(lane)])));
+            const Lane& of = (*lanes)[size_t(lane)];
+            int64_t first = std::exchange(shown[size_t(lane)], of.iterations_kept), rows = of.iterations_kept - first;
+            Found news = new_array(rows, 2);
+            std::memcpy(news.data(), of.history + 2 * first, size_t(rows) * 2 * sizeof(double));
+            return nb::cast<bool>(nb::bool_(callback(lane, iteration, error, (*found[0])[size_t(lane)], (*found[1])[size_t(lane)], news)));
         } catch (nb::python_error& error_raised) {
             error_raised.restore();
         } catch (const std::exception& error_raised) {
@@ -124,18 +143,6 @@ struct Call {  // the host of one call
         return was_raised = true;
     }
 };
-
-// An (n, k) array whose memory is ours to give.
-Found array_of_memory(double* data, size_t rows, size_t cols) {
-    nb::capsule owner(data, [](void* memory) noexcept { release(memory); });
-    return Found(data, {rows, cols}, owner);
-}
-Found new_array(int64_t rows, int64_t cols) {
-    if (rows > 0 && cols > most_entries / rows) refuse("the factors would have too many entries");
-    auto* data = static_cast<double*>(allocate(size_t(rows * cols) * sizeof(double)));
-    if (!data) throw std::bad_alloc();
-    return array_of_memory(data, size_t(rows), size_t(cols));
-}
 
 template <class T>
 T one_of(const std::string& name, const std::string& what, std::initializer_list<std::pair<const char*, T>> known) {
@@ -156,8 +163,82 @@ const char* sentence_of(Flaw flaw) {
     return flaw == Flaw::not_finite ? " holds NaN or infinite entries" : " holds negative entries";
 }
 
+// The rows of a start or of the point before it, which the lane reads while the call lasts.
+std::vector<double> point_of(nb::handle part, int64_t rows, int64_t rank, const std::string& name) {
+    std::vector<double> numbers = rows_of(part, rows, rank, name);
+    if (!all_finite(numbers, true)) refuse(name + " holds negative, NaN or infinite entries");
+    return numbers;
+}
+
+// The host of a call on threads, which work until the call ends.
+class Threads {
+    std::unique_ptr<Shared> shared_;
+
+   public:
+    Threads(Call& call, int64_t asked) {
+        int32_t width = asked > 0 ? int32_t(asked) : threads();
+        if (width <= 1) return;
+        shared_ = std::make_unique<Shared>();
+        call.pool = shared_->pool();
+        if (call.pool) call.width = call.pool->grow(width, processors());
+    }
+};
+
+Host host_of(Call& call) {
+    Host host;
+    host.self = &call, host.allocate = allocate, host.release = release;
+    host.seconds = [](void* self) { return static_cast<Call*>(self)->seconds(); };
+    host.asks = [](void* self) { return static_cast<Call*>(self)->asks(); };
+    if (call.callback.is_valid() && !call.callback.is_none())
+        host.shows = [](void* self, int32_t lane, int32_t iteration, double error) { return static_cast<Call*>(self)->shows(lane, iteration, error); };
+    host.share = [](void* self, int32_t pieces, Piece f, void* context) {
+        auto& of = *static_cast<Call*>(self);
+        of.pool->run(of.width, pieces, f, context, [&] { of.asks(); });
+    };
+    return host;
+}
+
+double limit_of(double seconds) {
+    if (!(seconds >= 0)) refuse("seconds has to be 0 or above");
+    return seconds == std::numeric_limits<double>::infinity() ? 0 : seconds > 0 ? seconds : 1e-300;
+}
+void check_threads(int64_t asked) {
+    if (asked < 0 || asked > most_threads) refuse("threads has to be between 0 (as many as there are) and 256");
+}
+Precision precision_of(const std::string& name) {
+    return one_of<Precision>(name, "precision", {{"float64", Precision::real64}, {"mixed", Precision::mixed}, {"float32", Precision::real32}});
+}
+
+nb::tuple sketch(nb::object V, int64_t p, uint64_t seed, int64_t powers, const std::string& precision, double seconds, int64_t threads_asked) {
+    Call call;
+    check_threads(threads_asked);
+    Rules rules;
+    rules.seconds = limit_of(seconds), rules.precision = precision_of(precision);
+    Intake intake;
+    take(intake, V, numbered(0));
+    const int64_t m = intake.matrix.m, n = intake.matrix.n;
+    if (m < 1 || n < 1 || p < 1 || p > std::min(m, n)) refuse("p has to be between 1 and the smaller side of the matrix");
+    if (powers < 0 || powers > 100) refuse("powers has to be between 0 and 100");
+    Found U = new_array(m, p), Z = new_array(n, p);
+    Sketch made;
+    made.p = int32_t(p), made.powers = int32_t(powers), made.seed = seed, made.U = U.data(), made.Z = Z.data();
+    Host host = host_of(call);
+    Flaw flaw;
+    {
+        Unlocked unlocked;
+        Threads held(call, threads_asked);
+        host.width = call.width;
+        flaw = chosen.core->sketch(intake.matrix, made, rules, host);
+    }
+    if (call.was_raised) throw nb::python_error();
+    if (flaw == Flaw::no_memory) throw std::bad_alloc();
+    if (flaw != Flaw::none) refuse(numbered(0) + sentence_of(flaw));
+    if (made.status != Status::converged) return nb::make_tuple(nb::none(), nb::none(), 0.0);
+    return nb::make_tuple(U, Z, made.lost);
+}
+
 nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int64_t> ranks, std::vector<uint64_t> seeds, nb::object starts,
-             nb::object fixed, int64_t max_iter, double tol, double target, double seconds, std::pair<double, double> l1,
+             nb::object fixed, nb::object earlier, nb::object resumes, int64_t max_iter, double tol, double target, double seconds, std::pair<double, double> l1,
              std::pair<double, double> l2, double pull, int64_t max_sweeps, const std::string& precision, const std::string& finish,
              bool order, const std::string& scale, int64_t threads_asked, nb::object callback) {
     Call call;  // whose clock begins before anything is copied
@@ -166,15 +247,13 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     if (count > size_t(INT32_MAX) || nb::len(matrices) > size_t(INT32_MAX)) refuse("there are too many lanes");
     if (max_iter < 0 || max_iter > INT32_MAX) refuse("max_iter has to be between 0 and 2147483647");
     if (max_sweeps < 1 || max_sweeps > 1000) refuse("max_sweeps has to be between 1 and 1000");
-    if (threads_asked < 0 || threads_asked > most_threads) refuse("threads has to be between 0 (as many as there are) and 256");
+    check_threads(threads_asked);
     Rules rules;
     rules.max_iter = int32_t(max_iter), rules.max_sweeps = int32_t(max_sweeps);
     rules.tol = number(tol, "tol"), rules.target = number(target, "target"), rules.pull = number(pull, "pull");
     rules.l1[0] = number(l1.first, "l1"), rules.l1[1] = number(l1.second, "l1");
     rules.l2[0] = number(l2.first, "l2"), rules.l2[1] = number(l2.second, "l2");
-    if (!(seconds >= 0)) refuse("seconds has to be 0 or above");
-    rules.seconds = seconds == std::numeric_limits<double>::infinity() ? 0 : seconds > 0 ? seconds : 1e-300;
-    rules.precision = one_of<Precision>(precision, "precision", {{"float64", Precision::real64}, {"mixed", Precision::mixed}, {"float32", Precision::real32}});
+    rules.seconds = limit_of(seconds), rules.precision = precision_of(precision);
     rules.finish = one_of<Finish>(finish, "finish", {{"none", Finish::none}, {"sweeps", Finish::sweeps}, {"exact", Finish::exact}});
     rules.scale = one_of<Scale>(scale, "scale", {{"none", Scale::none}, {"balanced", Scale::balanced}, {"sum", Scale::sum}});
     rules.order = order;
@@ -186,12 +265,13 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         take(intakes[k], V, numbered(k));
         inputs[k] = intakes[k].matrix;
     }
-    for (nb::object* list : {&starts, &fixed})
-        if (!list->is_none() && nb::len(*list) != count) refuse("starts and fixed have to have one entry for each lane, or be None");
+    for (nb::object* list : {&starts, &fixed, &earlier, &resumes})
+        if (!list->is_none() && nb::len(*list) != count) refuse("starts, fixed, earlier and resumes have to have one entry for each lane, or be None");
+    auto entry = [](nb::object& list, size_t k) { return list.is_none() ? nb::none() : nb::object(list[k]); };
 
     std::vector<Lane> lanes(count);
-    std::vector<Found> W, H;
-    std::vector<std::vector<double>> begun(2 * count);
+    std::vector<Found> W, H, before;
+    std::vector<std::vector<double>> begun(2 * count), resumed(2 * count), histories_before(count);
     std::vector<std::vector<uint8_t>> masks(2 * count);
     struct Histories {  // released unless they were handed on
         std::vector<Lane>& lanes;
@@ -210,19 +290,45 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         lane.matrix = int32_t(index[k]), lane.rank = int32_t(ranks[k]), lane.seed = seeds[k];
         W.push_back(new_array(V.m, lane.rank)), H.push_back(new_array(V.n, lane.rank));
         lane.found[0] = W[k].data(), lane.found[1] = H[k].data();
-        nb::object start = starts.is_none() ? nb::none() : nb::object(starts[k]);
+        nb::object start = entry(starts, k);
         if (!start.is_none()) {
             if (nb::len(start) != 2) refuse(what + ": a start is a pair of W and H");
             for (int s = 0; s < 2; ++s) {
                 auto& numbers = begun[2 * k + size_t(s)];
                 nb::object part = start[s];
                 const std::string name = what + ": the start of " + (s ? "H" : "W");
-                numbers = rows_of(part, s ? V.n : V.m, lane.rank, name);
-                if (!all_finite(numbers, true)) refuse(name + " holds negative, NaN or infinite entries");
+                numbers = point_of(part, s ? V.n : V.m, lane.rank, name);
                 lane.start[s] = numbers.data();
             }
         }
-        nb::object mask = fixed.is_none() ? nb::none() : nb::object(fixed[k]);
+        nb::object rows = entry(earlier, k);
+        if (!rows.is_none()) {
+            AnyArray kept = array_of(rows, 2, what + ": earlier");
+            histories_before[k] = rows_of(rows, int64_t(kept.shape(0)), 2, what + ": earlier");
+            if (!all_finite(histories_before[k], true)) refuse(what + ": earlier holds negative, NaN or infinite entries");
+            if (kept.shape(0) > size_t(max_iter) + 1) refuse(what + ": earlier has more iterations than max_iter");
+            lane.earlier = histories_before[k].data(), lane.n_earlier = int64_t(kept.shape(0));
+        }
+        nb::object state = entry(resumes, k);
+        if (!state.is_none()) {
+            if (start.is_none() || nb::len(state) != 7) refuse(what + ": resumes goes with a start, and has W, H and five numbers");
+            for (int s = 0; s < 2; ++s) {
+                nb::object part = state[s];
+                resumed[2 * k + size_t(s)] = point_of(part, s ? V.n : V.m, lane.rank, what + ": the point before the start");
+                lane.before[s] = resumed[2 * k + size_t(s)].data();
+            }
+            double numbers[5];
+            for (int e = 0; e < 5; ++e) numbers[e] = nb::cast<double>(nb::object(state[2 + e]));
+            for (int e = 0; e < 3; ++e)
+                if (!(numbers[e] >= 0 && numbers[e] <= 1)) refuse(what + ": the steps of an extrapolation are between 0 and 1");
+            lane.progress = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0};
+        }
+        if (!resumes.is_none())
+            for (int s = 0; s < 2; ++s) {
+                before.push_back(new_array(s ? V.n : V.m, lane.rank));
+                lane.found_before[s] = before.back().data();
+            }
+        nb::object mask = entry(fixed, k);
         if (!mask.is_none()) {
             if (start.is_none()) refuse(what + ": fixed components need a start that holds them");
             if (nb::len(mask) != 2) refuse(what + ": fixed is a pair of lists of components, of W and of H");
@@ -240,31 +346,19 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         }
     }
 
-    call.callback = callback, call.found[0] = &W, call.found[1] = &H;
-    Host host;
-    host.self = &call, host.allocate = allocate, host.release = release;
-    host.seconds = [](void* self) { return static_cast<Call*>(self)->seconds(); };
-    host.asks = [](void* self) { return static_cast<Call*>(self)->asks(); };
-    if (!callback.is_none())
-        host.shows = [](void* self, int32_t lane, int32_t iteration, double error) { return static_cast<Call*>(self)->shows(lane, iteration, error); };
-    host.share = [](void* self, int32_t pieces, Piece f, void* context) {
-        auto& of = *static_cast<Call*>(self);
-        of.pool->run(of.width, pieces, f, context, [&] { of.asks(); });
-    };
+    call.callback = callback, call.found[0] = &W, call.found[1] = &H, call.lanes = &lanes, call.shown.assign(count, 0);
+    Host host = host_of(call);
     Flaw flaw;
     int32_t flawed = 0;
     {
         Unlocked unlocked;
-        int32_t width = threads_asked > 0 ? int32_t(threads_asked) : threads();
-        std::unique_ptr<Shared> shared;
-        if (width > 1) {
-            shared = std::make_unique<Shared>();
-            call.pool = shared->pool();
-            if (call.pool) call.width = call.pool->grow(width, processors());
-        }
+        Threads held(call, threads_asked);
         host.width = call.width;
         flaw = chosen.core->run(inputs.data(), int32_t(inputs.size()), lanes.data(), int32_t(count), rules, host, &flawed);
     }
+    bool has_moved = false;  // whether Ctrl-C leaves something to return
+    for (const Lane& lane : lanes) has_moved |= lane.iterations > 0;
+    if (call.was_raised && has_moved && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_Clear(), call.was_raised = false;
     if (call.was_raised) throw nb::python_error();
     bool no_memory = flaw == Flaw::no_memory;
     for (const Lane& lane : lanes) no_memory |= lane.status == Status::no_memory;
@@ -275,7 +369,12 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         Lane& lane = lanes[k];
         Found history = array_of_memory(lane.history, size_t(lane.history ? lane.iterations_kept : 0), 2);
         lane.history = nullptr;
-        results.append(nb::make_tuple(W[k], H[k], lane.error, lane.iterations, int(lane.status), history));
+        nb::object state = nb::none();
+        if (!resumes.is_none()) {
+            const Progress& p = lane.progress;
+            state = nb::make_tuple(before[2 * k], before[2 * k + 1], p.beta, p.last, p.bound, p.objective, p.plain);
+        }
+        results.append(nb::make_tuple(W[k], H[k], lane.error, lane.iterations, int(lane.status), history, state));
     }
     return results;
 }
@@ -324,11 +423,15 @@ NB_MODULE(_core, module) {
     Shared::forget_at_fork();
     module.doc() = "Nonnegative matrix factorization, compiled: V ≈ W Hᵀ for lists of lanes.";
     module.def("run", run, "matrices"_a, "index"_a, "ranks"_a, "seeds"_a, "starts"_a.none() = nb::none(), "fixed"_a.none() = nb::none(),
-               nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "target"_a = 0.0, "seconds"_a = std::numeric_limits<double>::infinity(),
+               "earlier"_a.none() = nb::none(), "resumes"_a.none() = nb::none(), nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "target"_a = 0.0, "seconds"_a = std::numeric_limits<double>::infinity(),
                "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
                "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(),
                "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k] or a random start of seeds[k]. Return for each W, H, the "
-               "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, and (error, seconds) after 0, 1, … iterations.");
+               "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, (error, seconds) after 0, 1, … iterations, and the state "
+               "of the extrapolation if `resumes` is a list: the point before, β, the last β, its bound, the objective, and whether it restarts.");
+    module.def("sketch", sketch, "matrix"_a, "p"_a, nb::kw_only(), "seed"_a = 0, "powers"_a = 1, "precision"_a = "float64",
+               "seconds"_a = std::numeric_limits<double>::infinity(), "threads"_a = 0,
+               "Return U, Z and ‖V − U Zᵀ‖² for an orthonormal U of p columns that nearly spans V; None for both if time ran out.");
     module.attr("STATUSES") = nb::make_tuple("CONVERGED", "MAX_ITER", "TIME_LIMIT", "INTERRUPTED", "NONFINITE");
     module.def("isa", [] { return chosen.name; }, "Return the name of the instruction set in use.");
     module.def("isas", [] {

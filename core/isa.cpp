@@ -3,5 +3,5 @@
 
 namespace factormer::FACTORMER_SET {
 extern const Core core;
-const Core core = {run};
+const Core core = {sketch, run};
 }  // namespace factormer::FACTORMER_SET

@@ -40,15 +40,21 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         run.by_rows(s, [&](Index k, Index i) {
             Index c = order[k];
             lane.found[s][i * r + k] = times[s * r + c] * double(run.side[s].kept[c * run.side[s].ld + i]);
+            if (lane.found_before[s]) lane.found_before[s][i * r + k] = times[s * r + c] * double(run.side[s].other[c * run.side[s].ld + i]);
         });
     arena.back(mark);
 }
 
 template <class Matrix>
-void begin(Squares<Matrix>& run, const Lane& lane, const Prepared& V, double entries) {
-    if (lane.start[0]) return run.begin_at(lane.start, V.root);
-    double mean = V.total / entries;
-    if (!(mean > 0)) mean = __builtin_sqrt(V.squares / entries);  // a low-rank V may sum to anything
+void begin(Squares<Matrix>& run, const Prepared& V, Course& course) {
+    const Lane& lane = course.lane;
+    if (lane.start[0]) {
+        run.begin_at(lane.start, V.root);
+        if (lane.before[0]) run.go_on_from(lane.before, lane.progress, V.root, course);
+        return;
+    }
+    double mean = V.total / course.entries;
+    if (!(mean > 0)) mean = __builtin_sqrt(V.squares / course.entries);  // a low-rank V may sum to anything
     run.draw(lane.seed, __builtin_sqrt(4 * mean / double(lane.rank)));
 }
 
@@ -65,24 +71,26 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
         };
     };
     Squares<Matrix> run(V, course, crew, arena);
+    const int32_t first_iteration = course.iterations;
     bool goes_on = true;
-    if (of.has_narrow && rules.max_iter > 0) {
+    if (of.has_narrow && rules.max_iter > first_iteration) {
         auto mark = arena.mark();
         {
             Squares<Narrow> first(narrow, course, crew, arena);
-            begin(first, lane, of, course.entries);
+            begin(first, of, course);
             first.run(course, rules.precision == Precision::real32, shows(first));
             run.begin_at(first, course);
         }
         arena.back(mark);
         goes_on = rules.precision == Precision::mixed && course.status == Status::max_iter && course.iterations < rules.max_iter;
     } else {
-        begin(run, lane, of, course.entries);
+        begin(run, of, course);
     }
     if (goes_on) run.run(course, true, shows(run));
     if (!crew.looks[0].ended() && course.pull > 0) run.join(course);
     else if (!crew.looks[0].ended() && course.status != Status::nonfinite) {
-        if (rules.finish != Finish::none || of.has_narrow || rules.max_iter == 0) run.refine(course, rules.finish == Finish::exact);
+        if (rules.finish != Finish::none) run.refine(course, rules.finish == Finish::exact);
+        else if (!goes_on || rules.max_iter <= first_iteration) run.evaluate(course);
         run.resolve(course);
     }
     lane.iterations = course.iterations, lane.status = course.status;
@@ -90,6 +98,8 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
                  : course.history.count                ? course.history.error(course.history.count - 1)
                                                        : course.momentum.error;
     if (course.history.count == 0) course.history.push(lane.error, host.seconds(host.self));
+    const Momentum& momentum = course.momentum;
+    lane.progress = {momentum.beta, momentum.last, momentum.bound, momentum.error / of.scale / of.scale, momentum.plain};
     write(run, course, of.root, crew, arena);
 }
 
@@ -101,6 +111,8 @@ inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& 
                   {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
                   rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
     try {
+        course.history.begin(lane.earlier, lane.n_earlier);
+        course.iterations = lane.n_earlier > 0 ? int32_t(lane.n_earlier - 1) : 0;
         if (entries == 0) {  // nothing to fit
             for (int s = 0; s < 2; ++s)
                 for (Index i = 0; i < (s ? V.n : V.m) * lane.rank; ++i) lane.found[s][i] = 0;
@@ -158,6 +170,58 @@ void spread(Index count, const double* costs, const Crew& crew, F&& f) {
         f(order[k], Crew{1, &look}, own_arena());
     });
     arena.back(mark);
+}
+
+// V ≈ U Zᵀ with Zᵀ = UᵀV, where U is an orthonormal basis of (V Vᵀ)ᵏ V X, k = `powers`, for p random columns X (Halko et al., 2011).
+template <class Matrix>
+void make_sketch(const Matrix& V, const Prepared& of, Sketch& sketch, const Rules& rules, const Crew& crew, Arena& arena) {
+    Lane lane;
+    lane.rank = sketch.p;
+    Course course{rules, lane, 0, 1, of.squares, of.scale, {}, {}, 0, {}, {}};
+    Squares<Matrix> run(V, course, crew, arena);
+    run.draw(sketch.seed, 1);
+    for (Side<typename Matrix::Real>& d : run.side) d.sweeps = 0;
+    run.center(1, 0.5);
+    bool whole = run.times(0) && run.orthonormalize(0);
+    for (int32_t k = 0; whole && k < sketch.powers; ++k) whole = run.times(1) && run.orthonormalize(1) && run.times(0) && run.orthonormalize(0);
+    whole = whole && run.times(1);
+    if (!whole) {
+        sketch.status = Status(crew.looks[0].host().halted);
+        return;
+    }
+    double kept = 0;
+    for (Index c = 0; c < sketch.p; ++c) kept += run.side[1].gram[c * sketch.p + c];
+    sketch.lost = kept < of.squares ? (of.squares - kept) / of.scale / of.scale : 0;
+    for (int s = 0; s < 2; ++s) {
+        double* to = s ? sketch.Z : sketch.U;
+        const double times = s ? 1 / of.scale : 1;
+        run.by_rows(s, [&](Index c, Index i) { to[i * sketch.p + c] = times * double(run.side[s].kept[c * run.side[s].ld + i]); });
+    }
+}
+
+inline Flaw sketch(const Matrix& matrix, Sketch& sketch, const Rules& rules, Host& host) {
+    Arena& arena = own_arena();
+    auto mark = arena.begin(host);
+    Flaw flaw = Flaw::none;
+    try {
+        Crew crew = crew_of(host, rules, host.width, arena);
+        Prepared V{};
+        V.look_at(matrix, rules, crew);
+        flaw = V.flaw;
+        if (flaw == Flaw::none) {
+            V.make_room(matrix, arena);
+            V.fill(matrix, crew);
+            auto of = [&](const auto& any) { make_sketch(any, V, sketch, rules, crew, arena); };
+            if (V.kind == Kind::sparse) V.has_narrow ? of(V.sparse_narrow) : of(V.sparse);
+            else if (V.kind == Kind::low_rank) V.has_narrow ? of(V.low_rank_narrow) : of(V.low_rank);
+            else if (V.has_narrow) of(V.narrow);
+            else V.kind == Kind::dense64 ? of(V.dense64) : of(V.dense32);
+        }
+    } catch (const OutOfMemory&) {
+        flaw = Flaw::no_memory;
+    }
+    arena.back(mark);
+    return flaw;
 }
 
 // Run lanes; a matrix that cannot be factorized is named in `flawed`.

@@ -43,12 +43,22 @@ struct Rules {
     Scale scale = Scale::balanced;
 };
 
+struct Progress {  // of an extrapolation with restart (extrapolate.hpp): its steps, the objective of its point, and whether it restarts
+    double beta = 0, last = 0, bound = 0, objective = 0;
+    bool plain = true;
+};
+
 struct Lane {
     int32_t matrix = 0, rank = 1;
     uint64_t seed = 0;
     const double* start[2] = {};     // W (m, r) and H (n, r) by rows, or none: a random start
+    const double* before[2] = {};    // the point before the start, where an earlier call goes on, or none
     const uint8_t* fixed[2] = {};    // which components of W and of H stay as the start has them, or none
+    const double* earlier = nullptr; // error and seconds after 0, 1, … iterations of the stages before this call
+    int64_t n_earlier = 0;
     double* found[2] = {};           // W (m, r) and H (n, r) by rows, written here
+    double* found_before[2] = {};    // the point before it, or none
+    Progress progress;               // of the extrapolation: what it begins with, if there is a point before, and ends with
     double error = 0;                // √(2·objective / (m n)) of what was found
     int32_t iterations = 0;
     Status status = Status::max_iter;
@@ -70,7 +80,16 @@ struct Host {
     int32_t halted = -1;                                          // a Status once the call has to end
 };
 
+struct Sketch {  // V ≈ U Zᵀ for orthonormal U (m, p), by rows, and ‖V − U Zᵀ‖²
+    int32_t p = 1, powers = 1;
+    uint64_t seed = 0;
+    double *U = nullptr, *Z = nullptr;
+    double lost = 0;
+    Status status = Status::converged;
+};
+
 struct Core {  // what an instruction set offers
+    Flaw (*sketch)(const Matrix& matrix, Sketch& sketch, const Rules& rules, Host& host);
     Flaw (*run)(const Matrix* matrices, int32_t n_matrices, Lane* lanes, int32_t n_lanes, const Rules& rules, Host& host,
                 int32_t* flawed);
 };

@@ -28,6 +28,9 @@ struct History {  // error and seconds of each iteration; the memory belongs to 
         lane->history[2 * count] = error, lane->history[2 * count + 1] = seconds;
         lane->iterations_kept = ++count;
     }
+    void begin(const double* earlier, Index n) {
+        for (Index t = 0; t < n; ++t) push(earlier[2 * t], earlier[2 * t + 1]);
+    }
     double error(Index t) const { return lane->history[2 * t]; }
 };
 
@@ -40,6 +43,8 @@ struct Course {  // of one lane, through all of its stages
     double l1[2], l2[2], pull;
     History history;
     Momentum momentum;
+    double ahead = 0;          // how far beyond the point kept the next iteration begins
+    bool is_known = false;     // whether the history has the error of the start
     int32_t iterations = 0;
     Status status = Status::max_iter;
 
@@ -110,7 +115,7 @@ class Squares {
     double* reals_ = nullptr;       // of exact rows, for each worker
     int32_t* integers_ = nullptr;
     Normal<Real> normal_;
-    double sums_[n_sums_of] = {}, pull_ = 0, ahead_ = 0;
+    double sums_[n_sums_of] = {}, pull_ = 0;
     Real share_ = Real(sweep_share);
 
     Index stride() const { return rounded(r_ * r_ + n_sums_of, 8); }
@@ -157,6 +162,9 @@ class Squares {
             by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(scale * uniform(of, uint64_t(i * r_ + c))); });
         }
     }
+    void center(int s, double level) {
+        by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] -= Real(level); });
+    }
     void begin_at(const double* const* start, double root) {
         for (int s = 0; s < 2; ++s)
             by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(root * start[s][i * r_ + c]); });
@@ -166,7 +174,16 @@ class Squares {
         for (int s = 0; s < 2; ++s)
             by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(other.side[s].kept[c * other.side[s].ld + i]); });
         double infinite = Momentum().error;
-        course.momentum.error = infinite, course.momentum.plain = true;
+        course.momentum.error = infinite, course.momentum.plain = true, course.ahead = 0;
+    }
+    void go_on_from(const double* const* before, const Progress& progress, double root, Course& course) {
+        for (int s = 0; s < 2; ++s)
+            by_rows(s, [&](Index c, Index i) { side[s].other[c * side[s].ld + i] = Real(root * before[s][i * r_ + c]); });
+        Momentum& momentum = course.momentum;
+        momentum.beta = progress.beta, momentum.last = progress.last, momentum.bound = progress.bound;
+        momentum.error = progress.objective * course.scale * course.scale, momentum.plain = progress.plain;
+        course.ahead = progress.plain ? 0 : progress.last;
+        course.is_known = course.history.count > 0 && momentum.error <= largest_real;
     }
     // f(c, i) for all numbers of a side, in parallel over ranges of rows.
     template <class F>
@@ -185,27 +202,26 @@ class Squares {
     void run(Course& course, bool last_stage, Show&& show) {
         const Rules& rules = course.rules;
         Look& look = crew_.looks[0];
-        ahead_ = 0;
         while (course.iterations < rules.max_iter) {
-            bool first = course.history.count == 0, was_plain = course.momentum.plain;
-            if (first && !propose(1, 0, side[1].gram)) break;
+            bool first = !course.is_known, was_plain = course.momentum.plain;
+            if (first && !propose(1, 0, side[1].gram)) break;  // the Gram matrix of H for the error of the start
             double start_gram = 0, start_trace = 0, start_sum = sums_[sum];
-            if (!propose(0, ahead_, given_gram_)) break;
+            if (!propose(0, course.ahead, given_gram_)) break;
             if (first) {  // the sums at the start, for its error
                 start_gram = product_of(given_gram_, side[1].gram);
                 start_trace = side[1].l1 * 2 * start_sum + (side[1].l2 + pull_) * trace(side[1].gram) +
                               side[0].l1 * 2 * sums_[sum] + (side[0].l2 + pull_) * trace(given_gram_);
             }
-            if (!half_step(1, given_gram_, ahead_, side[1].sweeps)) break;
-            if (first) keep(course, course.sq_norm - 2 * sums_[start] + start_gram + start_trace);
-            if (!half_step(0, side[1].gram, ahead_, side[0].sweeps)) break;
+            if (!half_step(1, given_gram_, course.ahead, side[1].sweeps)) break;
+            if (first) begin_history(course, course.sq_norm - 2 * sums_[start] + start_gram + start_trace);
+            if (!half_step(0, side[1].gram, course.ahead, side[0].sweeps)) break;
             double now = objective(course), before = course.momentum.error;
             if constexpr (Matrix::is_dense && sizeof(Real) == 8)
                 if (now < resolved_share * course.sq_norm && course.is_plain()) {
                     now = residual(V_, side[0].other, side[0].ld, side[1].other, side[1].ld, r_, crew_, arena_);
                     if (now < 0) break;
                 }
-            ahead_ = course.momentum.judge(now);
+            course.ahead = course.momentum.judge(now);
             ++course.iterations;
             bool refused = course.momentum.refused;
             if (!refused)
@@ -215,12 +231,17 @@ class Squares {
                 course.status = Status::nonfinite;
                 return;
             }
-            if (has_ended(course, refused)) return;
+            if (has_ended(course, refused, last_stage)) return;
             if (!last_stage && !refused && is_rounding(before, now, course.sq_norm)) return;
             if (course.iterations % look_every == 0 && show(course)) look.end(Status::interrupted);
             if (look(V_.work() * double(r_) * 1e-3 + 1e3)) break;
         }
         course.status = look.ended() ? Status(look.host().halted) : Status::max_iter;
+    }
+
+    // The error of the point kept, in this precision.
+    void evaluate(Course& course) {
+        if (propose(1, 0, side[1].gram) && half_step(0, side[1].gram, 0, 0)) course.momentum.error = objective(course);
     }
 
     // The best W for the H kept, by sweeps and if asked by supports, unless it is worse than what was there.
@@ -247,7 +268,7 @@ class Squares {
             *w = *h = (*w + *h) / 2;
         });
         pull_ = 0;
-        if (propose(1, 0, side[1].gram) && half_step(0, side[1].gram, 0, 0)) course.momentum.error = objective(course);
+        evaluate(course);
     }
 
     // Form the error entry by entry where ‖V‖² − 2⟨V H, W⟩ + ⟨WᵀW, HᵀH⟩ has lost too many digits.
@@ -257,6 +278,57 @@ class Squares {
                 double formed = residual(V_, side[0].kept, side[0].ld, side[1].kept, side[1].ld, r_, crew_, arena_);
                 if (formed >= 0) course.momentum.error = formed;
             }
+    }
+
+    // The other point of side s becomes V X or Vᵀ X of the point kept on the other side, with its Gram matrix; whether it was done.
+    bool times(int s) {
+        Side<Real>& d = side[s];
+        if (!propose(1 - s, 0, given_gram_)) return false;
+        const Given<Real> given = given_by(1 - s);
+        bool whole = multiply(s, given) && over_chunks(d, [&](double* part, Index a, Index b, Real* f, Real*, int, Look& look) {
+            rows_of_product(s, given, a, b, f, look);
+            if (look.ended()) return;
+            clear_end(f, ldf, b - a, r_);
+            gram(f, ldf, b - a, r_, part, look);
+            for (Index c = 0; c < r_; ++c) __builtin_memcpy(d.other + c * d.ld + a, f + c * ldf, size_t(b - a) * sizeof(Real));
+        });
+        add_up(d, d.gram);
+        if (whole) swap(d);
+        return whole;
+    }
+
+    // Make the components of side s orthonormal, by Cholesky factors of their Gram matrix. The first two times the diagonal is raised, which
+    // keeps the factor stable for components that nearly depend on each other; what depends on others to all digits becomes zero.
+    bool orthonormalize(int s) {
+        Side<Real>& d = side[s];
+        double* L = given_gram_;
+        for (int round = 0; round < 4; ++round) {
+            double largest = 0;
+            for (Index c = 0; c < r_; ++c) largest = d.gram[c * r_ + c] > largest ? d.gram[c * r_ + c] : largest;
+            const double raised = round < 2 ? 16 * eps * largest : 0, least = 16 * eps;
+            for (Index c = 0; c < r_; ++c)
+                for (Index e = 0; e <= c; ++e) {
+                    double value = d.gram[c * r_ + e] + (e == c ? raised : 0), whole = value;
+                    for (Index k = 0; k < e; ++k) value -= L[c * r_ + k] * L[e * r_ + k];
+                    if (e < c) L[c * r_ + e] = L[e * r_ + e] > 0 ? value / L[e * r_ + e] : 0;
+                    else L[c * r_ + c] = value > least * whole && value > 0 ? __builtin_sqrt(value) : 0;
+                }
+            bool whole = over_chunks(d, [&](double* part, Index a, Index b, Real*, Real* x, int, Look& look) {
+                ahead(d, a, b, 0, x, false);
+                for (Index c = 0; c < r_; ++c) {
+                    double pivot = L[c * r_ + c];
+                    for (Index e = 0; e < c; ++e)
+                        for (Index i = 0; i < b - a; ++i) x[c * ldf + i] -= Real(L[c * r_ + e]) * x[e * ldf + i];
+                    for (Index i = 0; i < b - a; ++i) x[c * ldf + i] = pivot > 0 ? x[c * ldf + i] / Real(pivot) : Real(0);
+                    if (look(double(c + 1) * double(b - a))) return;
+                }
+                gram(x, ldf, b - a, r_, part, look);
+                for (Index c = 0; c < r_; ++c) __builtin_memcpy(d.kept + c * d.ld + a, x + c * ldf, size_t(b - a) * sizeof(Real));
+            });
+            if (!whole) return false;
+            add_up(d, d.gram);
+        }
+        return true;
     }
 
    private:
@@ -285,14 +357,26 @@ class Squares {
         course.history.push(course.error(objective), host.seconds(host.self));
     }
 
-    bool has_ended(Course& course, bool refused) {
+    // The error of the start. What earlier stages measured on coarser data moves so that it ends there.
+    void begin_history(Course& course, double objective) const {
+        History& history = course.history;
+        course.is_known = true;
+        if (history.count == 0) return keep(course, objective);
+        double error = course.error(objective), last = history.error(history.count - 1), moved = error * error - last * last;
+        for (Index t = 0; t < history.count; ++t) {
+            double sq = history.error(t) * history.error(t) + moved;
+            course.lane.history[2 * t] = __builtin_sqrt(sq > 0 ? sq : 0);
+        }
+    }
+
+    bool has_ended(Course& course, bool refused, bool last_stage) {
         const Rules& rules = course.rules;
         double now = course.momentum.error;
         int32_t t = course.iterations;
         if (rules.target > 0 && course.error(now) <= rules.target) return course.status = Status::converged, true;
         if (!(rules.tol > 0) || refused) return false;
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
-        if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = Status::converged, true;
+        if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
         if (!is_look(t) || !has_settled(course.history.error(look_back(t)), course.history.error(t), rules.tol)) return false;
         double left = 0;
         for (int s = 0; s < 2; ++s) {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.core import reference
-from tests.core.lanes import core, kinds, one, planted, rmse, run
+from tests.core.lanes import as_array, core, given, kinds, one, planted, rmse, run
 from tests.signals import interrupted_after
 
 LONG = {"max_iter": 2**31 - 1, "tol": 0.0}
@@ -71,27 +71,35 @@ def test_lanes_that_were_not_reached_return_their_starts():
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [(40, 30), (3000, 800)])
-def test_ctrl_c_is_an_exception(shape, threads):
-    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
-        one(planted(shape[0], shape[1], 4), 4, threads=threads, **LONG)
+def test_ctrl_c_keeps_the_best_point(shape, threads):
+    V = planted(shape[0], shape[1], 4)
+    with interrupted_after(0.2):
+        found = one(V, 4, threads=threads, **LONG)
+    assert found.status == "INTERRUPTED"
+    assert found.iterations > 0
+    assert found.error == pytest.approx(rmse(V, found), rel=1e-6)
 
 
 def test_ctrl_c_ends_a_list_of_lanes():
     V = planted(40, 30, 4)
-    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
-        run([V], [0] * 50, [4] * 50, range(50), threads=2, **LONG)
+    with interrupted_after(0.2):
+        found = run([V], [0] * 50, [4] * 50, range(50), threads=2, **LONG)
+    assert {f.status for f in found} == {"INTERRUPTED"}
 
 
 def test_who_watches_may_end_the_run_and_sees_its_point():
-    V, seen = planted(40, 30, 4), []
+    V, seen, rows_seen = planted(40, 30, 4), [], []
 
-    def watch(lane, iteration, error, W, H):
+    def watch(lane, iteration, error, W, H, rows):
+        rows_seen.append(rows)
         seen.append((lane, iteration, error, float(np.sqrt(np.mean((V - W @ H.T) ** 2)))))
         return iteration >= 20
 
     found = one(V, 4, callback=watch, **LONG)
     assert (found.status, found.iterations) == ("INTERRUPTED", 20)
     assert [row[:2] for row in seen] == [(0, 5), (0, 10), (0, 15), (0, 20)]
+    assert [len(rows) for rows in rows_seen] == [6, 5, 5, 5]
+    np.testing.assert_array_equal(np.concatenate(rows_seen)[:, 0], found.errors)
     for _, _, error, true in seen:
         assert error == pytest.approx(true, rel=1e-9)
 
@@ -136,3 +144,46 @@ def test_several_threads_of_python_may_call_at_once():
         thread.join()
     assert found == [expected] * 8
     assert core.threads() >= 1
+
+
+@pytest.mark.parametrize("precision", ["float64", "mixed"])
+def test_an_exact_fit_ends_in_double_precision(precision):
+    found = one(planted(40, 30, 3, noise=0), 3, max_iter=10**5, tol=1e-4, precision=precision)
+    assert found.status == "CONVERGED"
+    assert found.error < 1e-7
+
+
+def test_a_run_goes_on_from_its_state_as_if_it_had_not_stopped():
+    V, rules = planted(60, 45, 5), {"tol": 0.0, "order": False, "scale": "none", "finish": "none"}
+    whole = one(V, 5, max_iter=40, **rules)
+    W, H, _, _, _, _, state = core.run([V], [0], [5], [0], resumes=[None], max_iter=25, **rules)[0]
+    found = core.run([V], [0], [5], [0], [(W, H)], resumes=[state], max_iter=15, **rules)[0]
+    np.testing.assert_allclose(found[0], whole.W, rtol=1e-10, atol=1e-12)
+    assert found[2] == pytest.approx(whole.error, rel=1e-12)
+
+
+def test_errors_of_coarser_stages_end_where_the_next_begins():
+    V = planted(60, 45, 5)
+    U, Z, lost = core.sketch(V, 12, seed=3)
+    coarse = one(("low-rank", U, Z), 5, max_iter=30, tol=0, order=False, scale="none")
+    earlier = np.stack([coarse.errors, np.zeros(31)], axis=1)
+    W, H, error, made, _, kept, _ = core.run(
+        [V], [0], [5], [0], [(coarse.W, coarse.H)], earlier=[earlier], max_iter=40, tol=0.0
+    )[0]
+    assert (made, len(kept)) == (40, 41)
+    assert kept[30, 0] == pytest.approx(np.sqrt(np.mean((V - coarse.W @ coarse.H.T) ** 2)))
+    assert (np.diff(kept[:, 0]) <= 0).all()
+    assert lost == pytest.approx(((V - U @ Z.T) ** 2).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_a_sketch_nearly_spans_the_matrix(kind, precision):
+    V = kinds()[kind]
+    U, Z, lost = core.sketch(given(V), 15, seed=1, precision=precision)
+    A = as_array(V)
+    left = np.linalg.svd(A, compute_uv=False)[15:]
+    digits = 1e-4 if precision == "float32" else 1e-10
+    np.testing.assert_allclose(U.T @ U, np.eye(15) * (np.abs(U).sum(axis=0) > 0), atol=digits)
+    assert ((A - U @ Z.T) ** 2).sum() <= 1.2 * (left**2).sum() + digits * (A**2).sum()
+    assert lost == pytest.approx(((A - U @ Z.T) ** 2).sum(), abs=digits * (A**2).sum())
