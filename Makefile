@@ -15,7 +15,10 @@ INSTALLED := .venv/installed.stamp
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WHEEL_ENV := build/wheel-venv
 OLDEST_ENV := build/oldest
+# The package with its core, compiled by what stands in constraints.txt; what has not changed is kept in build/core.
 CORE := build/core
+BUILD_TOOLS := scikit-build-core nanobind cmake ninja
+EDITABLE := --no-build-isolation --config-settings build-dir=$(CORE) -e
 CMAKE_CORE := cmake -S core -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 CLIENTS_ENV := build/clients-env
 CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
@@ -43,13 +46,15 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up .venv (the first time takes a minute, and the time to download 300 MB)"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) torch
+	@$(BIN)/python $(PIP_INSTALL) $(BUILD_TOOLS)
 	@$(BIN)/python -W ignore -c 'import torch' & \
-	  $(BIN)/python $(PIP_INSTALL) -e '.[plot]'; status=$$?; wait; exit $$status
+	  $(BIN)/python $(PIP_INSTALL) $(EDITABLE) '.[plot]'; status=$$?; wait; exit $$status
+	@$(BIN)/python -c 'from factormer.kernels.core import core; core()'
 	@touch $@
 
 $(INSTALLED): $(READY) lab/pyproject.toml
 	@echo "Adding the lab and the tools of developers to .venv"
-	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]' -e ./lab
+	@$(BIN)/python $(PIP_INSTALL) 'factormer[dev]' -e ./lab
 	@touch $@
 
 demo: $(READY) ## Factorize the digits beside scikit-learn, and draw the components
@@ -93,12 +98,11 @@ fuzz-again: $(INSTALLED) ## Try the inputs again that `make fuzz` found to fail,
 fuzz-sklearn: $(INSTALLED) ## Compare final errors with scikit-learn's NMF on INPUTS=2000 matrices
 	$(BIN)/python -m tests.fuzz --sklearn $(or $(INPUTS),2000) --jobs $(or $(JOBS),2)
 
-# cmake and ninja of .venv come first.
-core core-asan core-tsan: export PATH := $(abspath $(BIN)):$(PATH)
+core: $(INSTALLED) ## Compile the core again, after a change of it; without a compiler this is an error
+	FACTORMER_NO_CORE=0 $(BIN)/python $(PIP_INSTALL) --no-deps $(EDITABLE) .
 
-core: $(INSTALLED) ## Compile the core in build/core, for its own tests: the package does not use it yet
-	$(CMAKE_CORE) -B $(CORE)
-	cmake --build $(CORE) --parallel 2
+# cmake and ninja of .venv come first.
+core-asan core-tsan: export PATH := $(abspath $(BIN)):$(PATH)
 
 core-test: core ## Run the tests of the core
 	$(PYTEST) -n 2 tests/core

@@ -13,7 +13,7 @@ import joblib
 import pytest
 import threadpoolctl
 
-from tests.core.built import FILE, ROOT
+from tests.core.built import ROOT
 from tests.core.lanes import core, one, planted
 
 V = planted(300, 200, 6)
@@ -167,7 +167,7 @@ def test_threadpoolctl_can_set_the_threads():
         assert core.threads() == 1
     assert core.threads() == before
     core.set_threads(0)
-    assert ctypes.CDLL(str(FILE)).factormer_get_num_threads() == core.threads()
+    assert ctypes.CDLL(core.__file__).factormer_get_num_threads() == core.threads()
 
 
 def test_the_environment_chooses_the_instruction_set():

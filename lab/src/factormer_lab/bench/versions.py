@@ -177,6 +177,7 @@ def install(revision: str | None, root: Path, into: Path) -> Version:
     # Torch comes first and alone, so that it comes from the constraints.
     torch = [["torch"]] if any(one.startswith("torch") for one in dependencies) else []
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    variables["FACTORMER_NO_CORE"] = "0"  # a core that cannot be compiled is an error
     for what in (*torch, ["."]):
         subprocess.run([*pip, *what], cwd=source, env=variables, check=True)
     stamp.touch()
