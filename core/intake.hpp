@@ -183,6 +183,39 @@ inline void take_sparse(Intake& in, nb::tuple parts, const std::string& what) {
         to.from[s] = in.half[s].from.data(), to.at[s] = in.half[s].at.data(), to.values[s] = in.half[s].values.data();
 }
 
+// Sparse V by rows and by columns, in arrays of the types that the core works on, which are used where they are.
+inline void take_both(Intake& in, nb::tuple parts, const std::string& what) {
+    Matrix& to = in.matrix;
+    to.kind = Kind::sparse;
+    nb::handle sizes[2] = {parts[1], parts[2]};
+    for (int s = 0; s < 2; ++s)
+        if (!nb::try_cast<int64_t>(sizes[s], s ? to.n : to.m) || (s ? to.n : to.m) < 0 || (s ? to.n : to.m) >= INT32_MAX)
+            refuse(what + " has to have fewer than 2^31 - 1 rows and columns");
+    int64_t nnz[2];
+    for (int s = 0; s < 2; ++s) {
+        auto place = [&]<class T>(int k, const char* name, T) {
+            AnyArray array = array_of(parts[size_t(3 + 3 * s + k)], 1, what + ": " + name);
+            if (array.dtype() != nb::dtype<T>() || (array.shape(0) > 1 && array.stride(0) != 1) || reinterpret_cast<uintptr_t>(array.data()) % alignof(T))
+                refuse(what + ": " + name + " has another type, or gaps");
+            return std::pair(static_cast<const T*>(array.data()), int64_t(array.shape(0)));
+        };
+        auto [from, rows] = place(0, "starts", int64_t{});
+        auto [at, columns] = place(1, "indices", int32_t{});
+        auto [values, count] = place(2, "data", double{});
+        const int64_t size = s ? to.n : to.m, other = s ? to.m : to.n;
+        if (rows != size + 1 || from[0] != 0) refuse(what + ": starts has to begin with 0 and to have one number more than there are rows");
+        for (int64_t i = 0; i < size; ++i)
+            if (from[i] > from[i + 1]) refuse(what + ": starts falls");
+        nnz[s] = from[size];
+        if (nnz[s] > columns || nnz[s] > count) refuse(what + ": starts goes beyond the end of indices or data");
+        int32_t least = 0, most = -1;
+        for (int64_t p = 0; p < nnz[s]; ++p) least = at[p] < least ? at[p] : least, most = at[p] > most ? at[p] : most;
+        if (least < 0 || most >= other) refuse(what + ": an index is out of range");
+        to.from[s] = from, to.at[s] = at, to.values[s] = values;
+    }
+    if (nnz[0] != nnz[1]) refuse(what + " has other entries by columns than by rows");
+}
+
 inline void take_low_rank(Intake& in, nb::tuple parts, const std::string& what) {
     Matrix& to = in.matrix;
     to.kind = Kind::low_rank;
@@ -201,16 +234,20 @@ inline void take_low_rank(Intake& in, nb::tuple parts, const std::string& what) 
     }
 }
 
-// ("csr" or "csc", m, n, indptr, indices, data), ("low-rank", U, Z, lost), or an array.
+// ("csr" or "csc", m, n, indptr, indices, data), ("both", m, n, by rows the same three, by columns the same three), ("low-rank", U, Z, lost), or an array.
 inline void take(Intake& in, nb::handle V, const std::string& what) {
     if (nb::isinstance<nb::tuple>(V)) {
         nb::tuple parts = nb::borrow<nb::tuple>(V);
         std::string kind;
         if (parts.size() > 0 && nb::try_cast<std::string>(parts[0], kind)) {
             if ((kind == "csr" || kind == "csc") && parts.size() == 6) return take_sparse(in, parts, what);
+            if (kind == "both" && parts.size() == 9) {
+                in.held = nb::borrow(V);
+                return take_both(in, parts, what);
+            }
             if (kind == "low-rank" && (parts.size() == 3 || parts.size() == 4)) return take_low_rank(in, parts, what);
         }
-        refuse(what + " is a tuple; it has to be ('csr' or 'csc', m, n, indptr, indices, data) or ('low-rank', U, Z, lost)");
+        refuse(what + " is a tuple; it has to be ('csr' or 'csc', m, n, indptr, indices, data), 'both' with those by rows and by columns, or ('low-rank', U, Z, lost)");
     }
     AnyArray array = array_of(V, 2, what);
     in.held = nb::borrow(V);

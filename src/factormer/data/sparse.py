@@ -132,6 +132,24 @@ class Sparse:
         values = self.scale * self.by_rows.values.double()
         return torch.dot(values, values)
 
+    @cached_property
+    def compressed(self) -> tuple[np.ndarray, ...]:
+        """Starts, columns and values by rows, and the same by columns, as the core takes them."""
+        rows = self.by_rows
+        values = self.scale * rows.values.double().numpy()
+        csr = scipy.sparse.csr_array(
+            (values, rows.columns.numpy(), rows.starts.numpy()), shape=self.shape
+        )
+        return tuple(
+            array
+            for half in (csr, csr.T.tocsr())
+            for array in (
+                half.indptr.astype(np.int64, copy=False),
+                half.indices.astype(np.int32, copy=False),
+                half.data,
+            )
+        )
+
     def work(self) -> float:
         """The number of multiplications in a product with one column: the stored entries."""
         return float(self.by_rows.values.numel())

@@ -10,7 +10,6 @@ is replaced as a whole, by one with the same results.
 from __future__ import annotations
 
 import json
-import math
 import random
 import time
 from collections.abc import Generator, Sequence
@@ -26,7 +25,6 @@ from factormer.data import Blocks
 from factormer.data.digest import checksum
 from factormer.data.files import check_place, parsed, unwritten, write
 from factormer.data.locks import Lock, locked
-from factormer.many import shared, whole
 from factormer.many.asked import asked, difference, seeds_of
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Renumbered
@@ -136,7 +134,7 @@ class Sweep:
         left = [index for index in self._span(piece) if index not in found]
         if not left:
             return
-        there, saved, seconds = len(found), time.monotonic(), self._patience(piece)
+        there, saved = len(found), time.monotonic()
         try:
             with closing(batches(_some(self.jobs, left), until=until)) as ended:
                 for batch in ended:
@@ -145,21 +143,13 @@ class Sweep:
                         result = ours.result(place)
                         if result.status not in _CUT_SHORT:
                             found[int(index)] = result
-                    if time.monotonic() - saved >= seconds and len(found) > there:
+                    if time.monotonic() - saved >= _SECONDS and len(found) > there:
                         self._keep(piece, found)
                         there, saved = len(found), time.monotonic()
                     yield ours
         finally:  # also after Ctrl-C, and where the next job is refused
             if len(found) > there:
                 self._keep(piece, found)
-
-    def _patience(self, piece: int) -> float:
-        """Seconds between two writes of a piece; runs side by side are all made again, or none."""
-        span = self._span(piece)
-        firsts = {self.jobs[k][:2]: k for k in span}
-        several = len(span) > len(firsts)
-        joint = several and any(_side_by_side(self.jobs, k) > 1 for k in firsts.values())
-        return math.inf if joint else _SECONDS
 
     def _keep(self, piece: int, found: dict[int, Result]) -> None:
         """Write a piece, over the last one; Ctrl-C meanwhile does not prevent it."""
@@ -208,7 +198,7 @@ def _cuts(jobs: Jobs) -> list[int]:
     work = m * n * r * min(max_iter, 100)
     size = 8 * ((m + n) * r + 2 * min(max_iter, 10_000))
     cuts, done, stored = [0], 0.0, 0.0
-    for a, b in pairwise(_blocks(jobs)):
+    for a, b in pairwise(range(len(jobs) + 1)):
         count, more, longer = a - cuts[-1], float(work[a:b].sum()), float(size[a:b].sum())
         enough = done >= _WORK[0] and count >= len(jobs) / _SHARES
         if count and (enough or done + more > _WORK[1] or stored + longer > _BYTES):
@@ -216,27 +206,6 @@ def _cuts(jobs: Jobs) -> list[int]:
             done = stored = 0.0
         done, stored = done + more, stored + longer
     return [*cuts, len(jobs)]
-
-
-def _blocks(jobs: Jobs) -> list[int]:
-    """Return where jobs may be cut: not between those that are carried out side by side."""
-    if not jobs.run.any():  # one run of each
-        return list(range(len(jobs) + 1))
-    begins, ends = np.flatnonzero(jobs.run == 0).tolist(), []
-    for a, b in pairwise([*begins, len(jobs)]):
-        wide = _side_by_side(jobs, a)
-        single = wide > 1 and (b - a) % wide == 1  # which would go another way, alone
-        ends += list(range(a, b - (single and b - a > 1), wide))
-    return [*ends, len(jobs)]
-
-
-def _side_by_side(jobs: Jobs, index: int) -> int:
-    """How many runs like this are carried out together, where rounding depends on it."""
-    plan = jobs.plan(index)
-    if jobs.resample is not None or whole.serves(plan) or not shared.serves(plan):
-        return 1
-    problem = plan.request.problem
-    return shared.width(problem.V, problem.rank)  # pyright: ignore[reportArgumentType]
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -18,11 +18,11 @@ import torch
 from factormer import kernels
 from factormer.data import Blocks
 from factormer.kernels.threads import narrow, threads, width
-from factormer.many import beyond, chip, devices, shared, whole
+from factormer.many import beyond, chip, devices, lanes
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
-from factormer.run.plan import Plan
+from factormer.run.plan import Plan, Way
 from factormer.run.result import Result, Status
 from factormer.run.trace import half_square
 from factormer.sentence import Sentence, sentence_of
@@ -31,8 +31,6 @@ _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
     "it, mend the installation of CuPy."
 )
-_CHUNK = 2e8  # multiplications, about, that a thread makes before it hands over
-_ITERATIONS = 100  # that a problem takes, about
 _LIGHT = 2e7  # entries up to which one thread a problem is best
 
 
@@ -72,6 +70,8 @@ def _batches(jobs: Jobs, clock: Clock) -> Generator[Batch, None, None]:
         left[bucket.indices] = False
         yield bucket
     ways = _ways(jobs, np.flatnonzero(left).tolist())
+    with threads():
+        yield from lanes.factorized(jobs, ways.core, clock)
     for done in _at_once(_tasks(jobs, ways, clock), clock):
         ways.alone.extend(done.left)
         yield from done.batches
@@ -112,38 +112,23 @@ class Clock:
 
 
 class _Ways(NamedTuple):
-    """Jobs by how they are carried out.
+    """Jobs by how they are carried out: by the core, alone, or by V if that is beyond memory."""
 
-    Side by side by V and rank, compiled, alone, or by V if that is beyond memory.
-    """
-
-    shared: list[list[int]]
-    whole: list[int]
+    core: list[int]
     alone: list[int]
     beyond: list[list[int]]
 
 
 def _ways(jobs: Jobs, indices: list[int]) -> _Ways:
-    same: dict[tuple[int, int], list[int]] = {}
-    ways, routes = _Ways([], [], [], []), dict[int, list[int]]()  # by the plan that some jobs share
-    far: dict[int, list[int]] = {}
+    ways, far = _Ways([], [], []), dict[int, list[int]]()
     for index in indices:
         plan = jobs.plan(index)
         if isinstance(plan.request.problem.V, Blocks):
             far.setdefault(int(jobs.problem[index]), []).append(index)
-            continue
-        if id(plan) not in routes:
-            routes[id(plan)] = ways.whole if whole.serves(plan) else ways.alone
-        route = routes[id(plan)]
-        if route is ways.alone and jobs.resample is None:
-            same.setdefault((int(jobs.problem[index]), int(jobs.rank[index])), []).append(index)
+        elif plan.way is Way.CORE:
+            ways.core.append(index)
         else:
-            route.append(index)
-    for group in same.values():
-        if len(group) > 1 and shared.serves(jobs.plan(group[0])):
-            ways.shared.append(group)
-        else:
-            ways.alone.extend(group)
+            ways.alone.append(index)
     ways.beyond.extend(far.values())
     return ways
 
@@ -175,24 +160,13 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
 
 def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     """What threads can do at the same time; each task ends when the clock does."""
-    wide = width()
-    pieces = [piece for group in ways.shared for piece in _pieces(jobs, group, wide)]
-    tasks: list[Task] = [partial(_shared, jobs, piece, clock) for piece in pieces]
-    tasks += [partial(_wholes, jobs, chunk, clock) for chunk in _chunks(jobs, ways.whole, wide)]
+    wide, tasks = width(), list[Task]()
     light = [index for index in ways.alone if _is_light(jobs.plan(index))]
     if wide > 1 and len(light) > 1:
         taken = set(light)
         ways.alone[:] = [index for index in ways.alone if index not in taken]
         tasks += [partial(_one, jobs, index, clock) for index in light]
     return tasks
-
-
-def _shared(jobs: Jobs, piece: list[int], clock: Clock) -> Done:
-    return Done.of(shared.factorized(jobs, piece, clock.is_over))
-
-
-def _wholes(jobs: Jobs, chunk: list[int], clock: Clock) -> Done:
-    return Done(*whole.factorized(jobs, chunk, clock.is_over))
 
 
 def _one(jobs: Jobs, index: int, clock: Clock) -> Done:
@@ -241,26 +215,6 @@ def _carried_out(task: Task) -> Done:
     """
     with threads():
         return task()
-
-
-def _pieces(jobs: Jobs, group: list[int], threads: int) -> list[list[int]]:
-    """Jobs that share V and rank, in as many parts as there are threads, or more if they are many.
-
-    Each part is at least as long as lines are wide, if there are enough.
-    """
-    plan = jobs.plan(group[0])
-    wide = shared.width(plan.request.problem.V, plan.request.problem.rank)  # pyright: ignore
-    count = min(len(group), max(threads, len(group) // (4 * wide)))
-    return [group[k::count] for k in range(count)]
-
-
-def _chunks(jobs: Jobs, indices: list[int], threads: int) -> list[list[int]]:
-    """Indices in pieces of about the same work, several for each thread."""
-    m, n, r = (size[indices] for size in jobs.sizes)
-    work = np.cumsum(_ITERATIONS * (m * n * r).astype(float))
-    count = 0 if not indices else math.ceil(max(work[-1] / _CHUNK, min(8 * threads, len(indices))))
-    ends = np.searchsorted(work, work[-1] / count * np.arange(1, count)) if count else []
-    return [piece.tolist() for piece in np.split(np.array(indices), ends) if len(piece)]
 
 
 def _alone(jobs: Jobs, index: int, clock: Clock) -> Outcome:

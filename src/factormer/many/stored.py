@@ -172,7 +172,12 @@ def _plain(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _explained(
-    asked: str, start: str, stages: list[str], finish: str, measure: str = "RMSE"
+    asked: str,
+    start: str,
+    stages: list[str],
+    finish: str,
+    measure: str = "RMSE",
+    engine: str = "reference",
 ) -> Explanation:
-    """Return the stored explanation of a plan; without a measure it is of the squared error."""
-    return Explanation(asked, start, tuple(stages), finish, measure)
+    """Return the stored explanation of a plan; earlier versions had neither measure nor engine."""
+    return Explanation(asked, start, tuple(stages), finish, measure, engine)

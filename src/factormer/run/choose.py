@@ -78,7 +78,14 @@ def _by_core(request: Request) -> Plan | None:
     if request.n_init > 1 and (request.start in DETERMINED or start.name in DETERMINED):
         again = _start(request, "random", View.ITSELF)
     n_runs, settles = max(request.n_init, _runs(request, start.name)), _settles(request)
-    return Plan(request, *start, again.start, n_runs, tuple(stages), settles, way=Way.CORE)
+    kinds = _kinds(request, start.start, start.name)
+    if request.n_init > 1 and len(stages) == 1 and request.limits.tol:
+        until = min(T.GENERATION, max_iter * 2 // 5)
+        stages.insert(0, stages[0]._replace(max_iter=until))
+    if request.n_init > 1:
+        stages[0] = stages[0]._replace(keep=T.KEPT)
+    plan = Plan(request, *start, again.start, n_runs, tuple(stages), settles, kinds)
+    return replace(plan, way=Way.CORE)
 
 
 def _start_of_core(request: Request) -> _Start:

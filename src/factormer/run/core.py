@@ -1,14 +1,16 @@
-"""The way "core": a plan as lanes of the compiled core, from their starts to their ends.
+"""The way "core": plans as lanes of the compiled core, from their starts to their ends.
 
-A lane is one (V, rank, start, seed). Lanes of one stage make one call; where a lane ends, its lane
-in the next stage begins. The slow twin is `run.execute` with the same plan and the way "reference".
+A lane is one (V, rank, start, seed). Lanes in the same stage make one call, which shares them out
+over threads; where a lane ends, it begins in the next stage. No lane depends on its neighbours, so
+a list of plans gives the results of each alone, to the last bit. The slow twin is `run.execute`
+with the way "reference".
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ import torch
 
 from factormer.data import Dense, LowRank, Matrix, Sparse
 from factormer.data.factors import Factors
-from factormer.data.intake import check_mean
+from factormer.data.intake import check_mean, check_start
 from factormer.kernels.core import core
 from factormer.kernels.threads import width
 from factormer.problem.problem import Problem
@@ -26,38 +28,51 @@ from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stop import Watch
 from factormer.run.trace import Row, Trace
-from factormer.starts import Random
+from factormer.starts import Initializer, Random
 
 READINGS = 4  # of V, for a sketch: from both sides, twice
+_CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 
 def lacks(request: Request) -> str | None:
     """What keeps the core from serving a request, as the end of a sentence; None if it serves."""
     problem, V = request.problem, request.problem.V
+    on = (problem.on_w, problem.on_h)
     if core() is None:
         return "it is not installed here"
-    if not (problem.is_quadratic and problem.is_elastic):
-        return "it minimises the squared error, with L1 and L2 as penalties at most"
+    if not (problem.is_quadratic and problem.is_elastic) or any(o.pull is not None for o in on):
+        return "it minimises the squared error, with L1, L2 and known columns at most"
     if not isinstance(V, Dense | Sparse) or len(V.shape) > 2 or V.device.type != "cpu":
         return "it takes one dense or sparse matrix in the memory of a CPU"
     if request.solver not in ("auto", "her") or request.accelerator not in ("auto", None):
         return "its solver is 'her', without a network"
-    if request.limits.stop != "gradient" or request.is_symmetric or request.is_settled:
-        return "it has its own stop rule, and finds both factors"
-    on = (problem.on_w, problem.on_h)
-    if any(o.pull is not None or (o.fixed is not None and bool((o.fixed.columns < 0).any())) for o in on):
-        return "it takes known columns that are not negative"
+    if request.limits.stop != "gradient":
+        return "it has a stop rule of its own"
+    if request.is_symmetric or request.is_settled:
+        return "it finds two factors"
+    if any(o.fixed is not None and bool((o.fixed.columns < 0).any()) for o in on):
+        return "known columns have negative entries"
     return None
 
 
+class Lane(NamedTuple):
+    """A run to make: its plan, its matrix, its seed, and the kind of its start."""
+
+    plan: Plan
+    V: Matrix
+    seed: int
+    start: Initializer
+
+
 class Run(NamedTuple):
-    """A lane that has ended: its point, its error, and (error, seconds) of each iteration."""
+    """A lane under way or at its end: point, error, status, and (error, seconds) by iteration."""
 
     W: np.ndarray
     H: np.ndarray
     error: float
     status: Status
     history: np.ndarray
+    readings: int = 1  # of V before the first iteration
 
     @property
     def n_iter(self) -> int:
@@ -67,7 +82,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """What all lanes of a call have in common: when they stop, and how they end."""
+    """What the lanes of a call have in common: when they stop, and how they end."""
 
     max_iter: int
     tol: float
@@ -80,15 +95,15 @@ class Rules:
 
     @classmethod
     def of(cls, plan: Plan, stage: Stage) -> Rules:
-        """The rules of a stage; what precedes the last keeps components as they are."""
+        """The rules of a stage; before the last, components stay as they are."""
         request, is_last = plan.request, stage is plan.stages[-1]
-        (l1_w, l2_w), (l1_h, l2_h) = (on.elastic or (0.0, 0.0) for on in (request.on_w, request.on_h))
+        weights = [on.elastic or (0.0, 0.0) for on in (request.on_w, request.on_h)]
         tidies = is_last and not request.keeps_order
         return cls(
             max_iter=stage.max_iter,
             tol=request.limits.tol,
-            l1=(float(l1_w), float(l1_h)),
-            l2=(float(l2_w), float(l2_h)),
+            l1=(float(weights[0][0]), float(weights[1][0])),
+            l2=(float(weights[0][1]), float(weights[1][1])),
             precision=stage.precision,
             finish="exact" if is_last and plan.settles else "none",
             order=tidies and request.order is not None,
@@ -96,18 +111,11 @@ class Rules:
         )
 
 
-def stored(V: Matrix) -> Any:
-    """A matrix as the core takes it; dense arrays are used where they are."""
-    if isinstance(V, Dense):
-        entries = V.entries.numpy()
-        by_rows, by_columns = entries.flags.c_contiguous, entries.flags.f_contiguous
-        return entries if by_rows or by_columns else np.ascontiguousarray(entries)
-    if isinstance(V, LowRank):
-        return ("low-rank", V.U.double().numpy(), V.Z.double().numpy(), float(V.lost))
-    assert isinstance(V, Sparse)
-    rows = V.by_rows
-    values = rows.values.numpy() if V.scale == 1 else V.scale * rows.values.double().numpy()
-    return ("csr", *V.shape, rows.starts.numpy(), rows.columns.numpy(), values)
+def lanes_of(plan: Plan, seeds: Sequence[int | None], V: Matrix | None = None) -> list[Lane]:
+    """The lanes of a plan, one for each seed, on its own matrix or on another of its kind."""
+    V = plan.request.problem.V if V is None else V
+    kinds = plan.kinds or (plan.start, *[plan.restart] * (len(seeds) - 1))
+    return [Lane(plan, V, _seed(seed), kinds[k % len(kinds)]) for k, seed in enumerate(seeds)]
 
 
 def fitted(
@@ -118,162 +126,208 @@ def fitted(
     callback: Callable[[Row], object] | None = None,
     watch: Watch | None = None,
 ) -> Result:
-    """The best of the runs of a plan, one for each seed; arguments as in `run.execute`."""
-    known = [_seed(seed) for seed in seeds]
-    runs = _Runs(plan, known, started, until, callback, watch)
-    for stage in plan.stages:
-        runs.carry_out(stage)
-        if any(run.status in (Status.TIME_LIMIT, Status.INTERRUPTED) for run in runs.ended):
-            break
-    best = min(range(len(runs.ended)), key=lambda k: runs.ended[k].error)
-    return runs.result(best)
+    """The best run of a plan, of one for each seed; arguments as in `run.execute`."""
+    runs = finished(lanes_of(plan, seeds), started, until, Eyes(callback, watch))
+    return result_of(plan, best_of(runs))
 
 
-class _Runs:
-    """The runs of one plan on their way through its stages."""
+def best_of(runs: Sequence[Run]) -> Run:
+    """The run with the least error; cut short if any of them was."""
+    best = min(runs, key=lambda run: run.error)
+    return next((best._replace(status=r.status) for r in runs if r.status in _CUT_SHORT), best)
 
-    def __init__(
-        self,
-        plan: Plan,
-        seeds: list[int],
-        started: float,
-        until: float | None,
-        callback: Callable[[Row], object] | None,
-        watch: Watch | None,
-    ) -> None:
-        self._plan, self._seeds, self._started, self._until = plan, seeds, started, until
-        self._callback, self._watch = callback, watch
-        self._data = stored(plan.request.problem.V)
-        self._readings = 1  # that the start took
-        self.ended: list[Run] = []
 
-    def carry_out(self, stage: Stage) -> None:
-        """Begin every run that has not begun, and let all run to the end of a stage."""
-        plan, problem = self._plan, self._plan.request.problem
-        V, data = problem.V, self._data
-        if stage.view is View.SKETCH:
-            sketch = self._sketch(stage)
-            if sketch is None:
-                return
-            V, data = sketch, stored(sketch)
-        rules = Rules.of(plan, stage)
-        if self.ended:
-            starts: list[Any] = [(run.W, run.H) for run in self.ended]
-            earlier = [run.history for run in self.ended]
-        else:
-            starts, earlier = self._starts(replace(problem, V=V)), None
-        offset = time.perf_counter() - self._started
-        found = call(
-            [data],
-            [0] * len(starts),
-            [problem.rank] * len(starts),
-            self._seeds,
-            rules,
-            starts=starts,
-            fixed=_fixed(problem, len(starts)),
-            earlier=earlier,
-            until=self._until,
-            callback=self._watcher(offset, earlier),
-        )
-        for run in found:
-            run.history[0 if earlier is None else len(earlier[0]) :, 1] += offset
-        self.ended = found
+def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
+    """The result of a run; of a resampled V where one is given."""
+    problem = plan.request.problem
+    problem = problem if V is None else replace(problem, V=V)
+    x = _point(run, problem)
+    error = torch.from_numpy(np.array(run.error))
+    if not run.error < math.inf:  # time was up before it was computed
+        error = problem.rmse(x)
+    return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
-    def result(self, k: int) -> Result:
-        """The result of a run."""
-        run, request = self.ended[k], self._plan.request
-        trace = _trace(self._plan, run.history, self._readings)
-        x = _point(run, request.problem)
-        error = torch.from_numpy(np.array(run.error))
-        if not run.error < math.inf:  # nothing was computed yet
-            error = request.problem.rmse(x)
-        return Result(x, run.status, trace, error, plan=self._plan.explanation)
 
-    def _sketch(self, stage: Stage) -> LowRank | None:
-        """A sketch of V, unless time runs out before it is made."""
-        limit = math.inf if self._until is None else self._until - time.perf_counter()
-        module = core()
-        assert module is not None
-        options = {"precision": stage.precision, "seconds": max(limit, 0.0), "threads": width()}
-        U, Z, lost = module.sketch(self._data, stage.width, seed=self._seeds[0], **options)
-        self._readings += READINGS
-        if U is None:
+class Eyes(NamedTuple):
+    """Who looks on: `callback` gets each row of a trace, `watch` points and traces."""
+
+    callback: Callable[[Row], object] | None = None
+    watch: Watch | None = None
+
+    def on(self, lanes: list[Lane], runs: list[Run | None], offset: float) -> Any:
+        """What the core calls between iterations; None where nobody looks."""
+        if self.callback is None and self.watch is None:
             return None
-        return LowRank(torch.from_numpy(U), torch.from_numpy(Z), torch.tensor(lost))
-
-    def _starts(self, problem: Problem) -> list[Any] | None:
-        """The starts of the runs, or None for random ones, which the core draws."""
-        plan = self._plan
-        starts = [plan.start, *[plan.restart] * (len(self._seeds) - 1)]
-        if all(type(start) is Random for start in starts):
-            return [None] * len(starts)
-        scaled, mean = problem.normalized()
-        check_mean(mean)
-        found = []
-        for start, seed in zip(starts, self._seeds, strict=True):
-            if start is plan.start and plan.request.x0 is not None:
-                x = plan.request.x0
-            else:
-                rng = torch.Generator().manual_seed(seed)
-                x = scaled.scaled_back(start(scaled, rng), mean)
-            x = problem.taken(x)
-            found.append((x.W.clamp(min=0).numpy(), x.H.clamp(min=0).numpy()))
-        return found
-
-    def _watcher(self, offset: float, earlier: list[np.ndarray] | None) -> Any:
-        """What the core calls between iterations, None where nobody wants to know."""
-        if self._callback is None and self._watch is None:
-            return None
-        plan, kept = self._plan, {}
+        kept = {}
 
         def look(lane: int, iteration: int, error: float, W: Any, H: Any, rows: np.ndarray) -> bool:
-            rows = rows + [0.0, offset]
-            before = kept.get(lane, np.empty((0, 2)) if earlier is None else earlier[lane])
-            kept[lane] = np.concatenate([before, rows])
-            trace = _trace(plan, kept[lane], self._readings)
-            if self._callback is not None:
-                for row in trace.rows[len(before) :]:
-                    self._callback(row)
-            if self._watch is None:
-                return False
-            run = Run(W, H, error, Status.MAX_ITER, kept[lane])
-            return bool(self._watch(_point(run, plan.request.problem), trace))
+            plan, before = lanes[lane].plan, kept.get(lane, runs[lane])
+            history = rows + np.array([0.0, offset])
+            history = history if before is None else np.concatenate([before.history, history])
+            readings = 1 if before is None else before.readings
+            run = kept[lane] = Run(W, H, error, Status.MAX_ITER, history, readings)
+            trace = _trace(plan, run)
+            if self.callback is not None:
+                for row in trace.rows[-len(rows) :]:
+                    self.callback(row)
+            return self.watch is not None and bool(
+                self.watch(_point(run, plan.request.problem), trace)
+            )
 
         return look
 
 
-def call(
-    matrices: list[Any],
-    index: list[int],
-    ranks: list[int],
-    seeds: list[int],
-    rules: Rules,
-    *,
-    starts: list[Any] | None = None,
-    fixed: list[Any] | None = None,
-    earlier: list[np.ndarray] | None = None,
-    until: float | None = None,
-    callback: Any = None,
+def finished(
+    lanes: list[Lane], started: float, until: float | None = None, eyes: Eyes | None = None
 ) -> list[Run]:
-    """Run lanes to their ends; `until` is a reading of `time.perf_counter()`."""
+    """Each lane at its end; `until` is a reading of `time.perf_counter()`."""
+    eyes = eyes or Eyes()
+    places: dict[Any, list[int]] = {}
+    rules: dict[int, Any] = {}
+    for k, lane in enumerate(lanes):
+        key = rules.get(id(lane.plan))
+        if key is None:
+            plan = lane.plan
+            key = tuple((s.view, s.width, s.keep, Rules.of(plan, s)) for s in plan.stages)
+            rules[id(plan)] = key
+        places.setdefault(key, []).append(k)
+    done: list[Any] = [None] * len(lanes)
+    for at in places.values():
+        for k, run in zip(at, _alike([lanes[k] for k in at], started, until, eyes), strict=True):
+            done[k] = run
+    return done
+
+
+def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -> list[Run]:
+    """Each lane at its end, where all have the same stages and rules."""
+    runs: list[Any] = [None] * len(lanes)
+    at = list(range(len(lanes)))
+    for stage in lanes[0].plan.stages:
+        here = [lanes[k] for k in at]
+        views, index, n_readings = _views(here, stage, until)
+        found = _carried_out(here, views, index, stage, [runs[k] for k in at], started, until, eyes)
+        for k, run in zip(at, found, strict=True):
+            runs[k] = run._replace(readings=run.readings + n_readings)
+        if any(run.status in _CUT_SHORT for run in found):
+            break
+        at = sorted(_kept(lanes, runs, at, stage.keep))
+    return runs
+
+
+def _kept(lanes: list[Lane], runs: list[Run], at: list[int], share: float) -> Iterator[int]:
+    """The runs that go on: of each plan on its matrix, the best of them, at least one."""
+    if share == 1:
+        yield from at
+        return
+    groups: dict[Any, list[int]] = {}
+    for k in at:
+        groups.setdefault((id(lanes[k].plan), id(lanes[k].V)), []).append(k)
+    for group in groups.values():
+        group.sort(key=lambda k: runs[k].error)
+        yield from group[: math.ceil(share * len(group))]
+
+
+def _views(
+    lanes: list[Lane], stage: Stage, until: float | None
+) -> tuple[list[Matrix], list[int], int]:
+    """What a stage works on, which of it is each lane's, and how often V was read for it."""
+    places: dict[int, int] = {}
+    index = [places.setdefault(id(lane.V), len(places)) for lane in lanes]
+    distinct: list[Any] = [None] * len(places)
+    for lane, k in zip(lanes, index, strict=True):
+        distinct[k] = lane.V
+    if stage.view is not View.SKETCH:
+        return distinct, index, 0
+    return [sketch_of(V, stage.width, until) for V in distinct], index, READINGS
+
+
+def sketch_of(V: Matrix, p: int, until: float | None = None) -> Matrix:
+    """A sketch of V of p columns, the same for whoever asks; V itself if there is no time."""
     module = core()
     assert module is not None
-    limit = math.inf if until is None else max(until - time.perf_counter(), 0.0)
+    precision = "float32" if V.dtype == torch.float64 else "float64"
+    options = {"precision": precision, "seconds": _left(until), "threads": width()}
+    U, Z, lost = module.sketch(stored(V), p, **options)
+    if U is None:
+        return V
+    return LowRank(torch.from_numpy(U), torch.from_numpy(Z), torch.tensor(lost))
+
+
+def _carried_out(
+    lanes: list[Lane],
+    views: list[Matrix],
+    index: list[int],
+    stage: Stage,
+    runs: list[Run | None],
+    started: float,
+    until: float | None,
+    eyes: Eyes,
+) -> list[Run]:
+    """The lanes at the end of a stage, in one call."""
+    if runs[0] is not None:
+        starts: Any = [(run.W, run.H) for run in runs if run is not None]
+        earlier: Any = [run.history for run in runs if run is not None]
+    else:
+        starts, earlier = _starts(lanes, views, index), None
+    module, plan, problem = core(), lanes[0].plan, lanes[0].plan.request.problem
+    assert module is not None
+    offset = time.perf_counter() - started
     found = module.run(
-        matrices,
+        [stored(V) for V in views],
         index,
-        ranks,
-        seeds,
+        [lane.plan.request.problem.rank for lane in lanes],
+        [lane.seed for lane in lanes],
         starts,
-        fixed,
+        _fixed(problem, len(lanes)),
         earlier,
-        seconds=limit,
+        seconds=_left(until),
         threads=width(),
-        callback=callback,
-        **vars(rules),
+        callback=eyes.on(lanes, runs, offset),
+        **vars(Rules.of(plan, stage)),
     )
-    statuses = [Status[name] for name in module.STATUSES]
-    return [Run(W, H, error, statuses[s], history) for W, H, error, _, s, history, _ in found]
+    statuses, ended = [Status[name] for name in module.STATUSES], []
+    for (W, H, error, _, s, history, _), before in zip(found, runs, strict=True):
+        history[0 if before is None else len(before.history) :, 1] += offset
+        readings = 1 if before is None else before.readings
+        ended.append(Run(W, H, error, statuses[s], history, readings))
+    return ended
+
+
+def _starts(lanes: list[Lane], views: list[Matrix], index: list[int]) -> list[Any] | None:
+    """The starts of lanes; None for all, or for some, if the core draws them."""
+    found: list[Any] = [None] * len(lanes)
+    for k, lane in enumerate(lanes):
+        request = lane.plan.request
+        if type(lane.start) is Random:
+            continue
+        problem = replace(request.problem, V=views[index[k]])
+        if lane.start is lane.plan.start and request.x0 is not None and request.start == "custom":
+            x = check_start(request.x0)
+        else:
+            x = _made(lane.start, problem, lane.seed)
+        x = problem.taken(x)
+        found[k] = tuple(F.double().clamp(min=0).numpy() for F in x)
+    return found if any(start is not None for start in found) else None
+
+
+def _made(start: Initializer, problem: Problem, seed: int) -> Factors:
+    """A start on V, made on V over its mean."""
+    scaled, mean = problem.normalized()
+    check_mean(mean)
+    x = start(scaled, torch.Generator().manual_seed(seed))
+    return scaled.scaled_back(x, mean)
+
+
+def stored(V: Matrix) -> Any:
+    """A matrix as the core takes it; dense arrays are used where they are."""
+    if isinstance(V, Dense):
+        entries = V.entries.numpy()
+        lies = entries.flags.c_contiguous or entries.flags.f_contiguous
+        return entries if lies else np.ascontiguousarray(entries)
+    if isinstance(V, LowRank):
+        return ("low-rank", V.U.double().numpy(), V.Z.double().numpy(), float(V.lost))
+    assert isinstance(V, Sparse)
+    return ("both", *V.shape, *V.compressed)
 
 
 def _fixed(problem: Problem, count: int) -> list[Any] | None:
@@ -285,18 +339,21 @@ def _fixed(problem: Problem, count: int) -> list[Any] | None:
     return [(places[0], places[1])] * count
 
 
-def _trace(plan: Plan, history: np.ndarray, readings: int) -> Trace:
-    trace = Trace()
-    problem = plan.request.problem
+def _trace(plan: Plan, run: Run) -> Trace:
+    trace, problem = Trace(), plan.request.problem
     trace.entries, trace.measure = np.float64(math.prod(problem.V.shape)), problem.measure
-    passes = readings + 2 * np.arange(len(history))
-    trace.follow(torch.from_numpy(history[:, 0].copy()), history[:, 1].copy(), passes)
+    passes = run.readings + 2 * np.arange(len(run.history))
+    trace.follow(torch.from_numpy(run.history[:, 0].copy()), run.history[:, 1].copy(), passes)
     return trace
 
 
 def _point(run: Run, problem: Problem) -> Factors:
     """The factors in the precision of V, with known columns to the last digit."""
     return problem.taken(Factors(torch.from_numpy(run.W), torch.from_numpy(run.H)))
+
+
+def _left(until: float | None) -> float:
+    return math.inf if until is None else max(until - time.perf_counter(), 0.0)
 
 
 def _seed(seed: int | None) -> int:

@@ -43,6 +43,7 @@ class Stage(NamedTuple):
     exact: bool = True
     precision: str = ""
     width: int = 0
+    keep: float = 1.0  # the share of several runs that goes on to the next stage
 
 
 class Explanation(NamedTuple):
@@ -109,7 +110,12 @@ class Plan:
         if self.kinds:
             others = [type(kind).__name__.lower() for kind in self.kinds[1:]]
             turns = f", from {', '.join([self.start_name, *others])} in turn" if others else ""
-            start += f"\n(side by side{turns}; then a few more that are made of the best)"
+            later = (
+                "of which the better go on"
+                if self.way is Way.CORE
+                else ("then a few more that are made of the best")
+            )
+            start += f"\n(side by side{turns}; {later})"
         stages = [(f"{s.name} on {_seen(s)}: {s.why}", s.max_iter) for s in self.stages]
         return self._explained(start, stages)
 

@@ -16,6 +16,7 @@ SMALL_LOSS = 20_000  # stored entries up to which least squares fit a start firs
 KINDS = ("rotated", "random", "merged")  # of starts, which take turns
 TOGETHER = 10  # runs at once, of those that n_init asks for; their points are all in memory
 CHILDREN = 0.4  # further runs that are made of the best, relative to those with starts of their own
+KEPT = 0.4  # share of the runs that go on to their ends
 GENERATION = 80  # iterations after which errors say which runs will end best, at most
 LOSS_GENERATION = 20  # the same of Newton steps
 

@@ -1,0 +1,122 @@
+"""Jobs as lanes of the compiled core: many in one call, which shares them out over threads."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from factormer.data import Matrix
+from factormer.kernels.threads import width
+from factormer.many.jobs import Jobs
+from factormer.many.results import Summaries
+from factormer.run import core
+from factormer.run.execute import more_seeds
+from factormer.run.plan import Plan
+from factormer.run.result import Result, Status
+from factormer.run.settle import misfit_of
+from factormer.run.trace import half_square
+
+_CALL = 1e9  # multiplications, about, that a thread makes before results are handed out
+_ITERATIONS = 100  # that a job takes, about
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """Jobs that one call ended, and the results that are made of them on demand."""
+
+    jobs: Jobs
+    indices: np.ndarray
+    plans: list[Plan]
+    matrices: list[Matrix]
+    runs: list[core.Run]
+
+    def summaries(self) -> Summaries:
+        """The numbers of each."""
+        if any(not plan.request.problem.is_plain for plan in self.plans):
+            results = [self.result(k) for k in range(len(self.runs))]
+            rmse = np.array([float(result.rmse) for result in results])
+        else:
+            rmse = np.array([run.error for run in self.runs])
+        error = np.array([run.error for run in self.runs])
+        entries = np.array([math.prod(V.shape) for V in self.matrices], float)
+        n_iter = np.array([run.n_iter for run in self.runs])
+        status = np.array([run.status.name for run in self.runs], object)
+        return Summaries(rmse, half_square(error, entries), n_iter, status)
+
+    def result(self, place: int) -> Result:
+        """One of the results."""
+        plan, V = self.plans[place], self.matrices[place]
+        result = core.result_of(plan, self.runs[place], V)
+        problem = replace(plan.request.problem, V=V)
+        as_given = self.jobs.as_given[int(self.jobs.problem[self.indices[place]])]
+        return replace(result, misfit=misfit_of(problem, result), as_given=as_given)
+
+
+class Clock(Protocol):
+    """Says when nothing more is to begin, and when everything has to end."""
+
+    until: float | None
+
+    def is_over(self) -> bool: ...
+
+
+def factorized(jobs: Jobs, indices: list[int], clock: Clock) -> Iterator[Ended]:
+    """Jobs as they end, a call at a time; after Ctrl-C those that had ended, and the exception."""
+    for chunk in _chunks(jobs, indices):
+        if clock.is_over():
+            return
+        ended = _called(jobs, chunk, clock.until)
+        whole = [k for k, run in enumerate(ended.runs) if run.status is not Status.INTERRUPTED]
+        there = [k for k in whole if ended.runs[k].error < math.inf]
+        if there:
+            yield Ended(
+                jobs,
+                ended.indices[there],
+                [ended.plans[k] for k in there],
+                [ended.matrices[k] for k in there],
+                [ended.runs[k] for k in there],
+            )
+        if len(whole) < len(ended.runs):
+            raise KeyboardInterrupt
+
+
+def _called(jobs: Jobs, chunk: list[int], until: float | None) -> Ended:
+    """Jobs at their ends; of several runs of one, the best."""
+    started, lanes, counts = time.perf_counter(), list[core.Lane](), list[int]()
+    matrices: dict[tuple[int, int], Matrix] = {}
+    plans = [jobs.plan(index) for index in chunk]
+    own = list[Matrix]()
+    for index, plan in zip(chunk, plans, strict=True):
+        job = jobs[index]
+        key = (job.problem, 0 if jobs.resample is None else index)
+        if key not in matrices:
+            matrices[key] = jobs.matrix(index)
+        seeds = [job.seed, *more_seeds(job.seed, plan.n_runs)]
+        some = core.lanes_of(plan, seeds, matrices[key])
+        own.append(matrices[key])
+        counts.append(len(some))
+        lanes += some
+    runs = core.finished(lanes, started, until)
+    firsts = np.cumsum([0, *counts])[:-1].tolist()
+    best = [core.best_of(runs[k : k + c]) for k, c in zip(firsts, counts, strict=True)]
+    return Ended(jobs, np.array(chunk), plans, own, best)
+
+
+def _chunks(jobs: Jobs, indices: list[int]) -> Iterator[list[int]]:
+    """Indices in pieces of about the same work, enough of it for every thread."""
+    wide, chunk, done = width(), list[int](), 0.0
+    m, n, r = jobs.sizes
+    work = _ITERATIONS * (m * n * r).astype(float)
+    for index in indices:
+        chunk.append(index)
+        done += work[index]
+        if done >= _CALL * wide and len(chunk) >= 2 * wide:
+            yield chunk
+            chunk, done = [], 0.0
+    if chunk:
+        yield chunk
