@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class Ended:
         return replace(result, misfit=misfit_of(problem, result), as_given=as_given)
 
 
+@runtime_checkable
 class Clock(Protocol):
     """Says when nothing more is to begin, and when everything has to end."""
 
