@@ -291,8 +291,12 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         W.push_back(new_array(V.m, lane.rank)), H.push_back(new_array(V.n, lane.rank));
         lane.found[0] = W[k].data(), lane.found[1] = H[k].data();
         nb::object start = entry(starts, k);
+        if (nb::isinstance<nb::str>(start)) {
+            lane.draws = one_of<Start>(nb::cast<std::string>(start), what + ": the start", {{"random", Start::random}, {"rotated", Start::rotated}});
+            start = nb::none();
+        }
         if (!start.is_none()) {
-            if (nb::len(start) != 2) refuse(what + ": a start is a pair of W and H");
+            if (nb::len(start) != 2) refuse(what + ": a start is a pair of W and H, 'random' or 'rotated'");
             for (int s = 0; s < 2; ++s) {
                 auto& numbers = begun[2 * k + size_t(s)];
                 nb::object part = start[s];
@@ -427,7 +431,7 @@ NB_MODULE(_core, module) {
                "earlier"_a.none() = nb::none(), "resumes"_a.none() = nb::none(), nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "target"_a = 0.0, "seconds"_a = std::numeric_limits<double>::infinity(),
                "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
                "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(),
-               "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k] or a random start of seeds[k]. Return for each W, H, the "
+               "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k]: a pair of W and H, or 'random' or 'rotated', drawn by seeds[k]. Return for each W, H, the "
                "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, (error, seconds) after 0, 1, … iterations, and the state "
                "of the extrapolation if `resumes` is a list: the point before, β, the last β, its bound, the objective, and whether it restarts.");
     module.def("sketch", sketch, "matrix"_a, "p"_a, nb::kw_only(), "seed"_a = 0, "powers"_a = 1, "precision"_a = "float64",

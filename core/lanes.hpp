@@ -3,7 +3,7 @@
 // products. A lane does the same arithmetic either way, so its result is the same bit for bit.
 #pragma once
 #include "order.hpp"
-#include "run.hpp"
+#include "start.hpp"
 #include "survey.hpp"
 
 namespace factormer::FACTORMER_SET {
@@ -46,16 +46,19 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
 }
 
 template <class Matrix>
-void begin(Squares<Matrix>& run, const Prepared& V, Course& course) {
+void begin(Squares<Matrix>& run, const Matrix& V, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
     const Lane& lane = course.lane;
     if (lane.start[0]) {
-        run.begin_at(lane.start, V.root);
-        if (lane.before[0]) run.go_on_from(lane.before, lane.progress, V.root, course);
+        run.begin_at(lane.start, of.root);
+        if (lane.before[0]) run.go_on_from(lane.before, lane.progress, of.root, course);
         return;
     }
-    double mean = V.total / course.entries;
-    if (!(mean > 0)) mean = __builtin_sqrt(V.squares / course.entries);  // a low-rank V may sum to anything
-    run.draw(lane.seed, __builtin_sqrt(4 * mean / double(lane.rank)));
+    double mean = of.total / course.entries;
+    if (!(mean > 0)) mean = __builtin_sqrt(of.squares / course.entries);  // a low-rank V may sum to anything
+    const double scale = __builtin_sqrt(4 * mean / double(lane.rank));
+    auto mark = arena.mark();
+    if (lane.draws != Start::rotated || !rotated(run, V, course, scale / 10, crew, arena)) run.draw(lane.seed, scale);
+    arena.back(mark);
 }
 
 template <class Matrix, class Narrow>
@@ -77,14 +80,14 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
         auto mark = arena.mark();
         {
             Squares<Narrow> first(narrow, course, crew, arena);
-            begin(first, of, course);
+            begin(first, narrow, of, course, crew, arena);
             first.run(course, rules.precision == Precision::real32, shows(first));
             run.begin_at(first, course);
         }
         arena.back(mark);
         goes_on = rules.precision == Precision::mixed && course.status == Status::max_iter && course.iterations < rules.max_iter;
     } else {
-        begin(run, of, course);
+        begin(run, V, of, course, crew, arena);
     }
     if (goes_on) run.run(course, true, shows(run));
     if (!crew.looks[0].ended() && course.pull > 0) run.join(course);
@@ -172,19 +175,14 @@ void spread(Index count, const double* costs, const Crew& crew, F&& f) {
     arena.back(mark);
 }
 
-// V ≈ U Zᵀ with Zᵀ = UᵀV, where U is an orthonormal basis of (V Vᵀ)ᵏ V X, k = `powers`, for p random columns X (Halko et al., 2011).
+// V ≈ U Zᵀ with Zᵀ = UᵀV, for the orthonormal basis U of `find_basis`.
 template <class Matrix>
 void make_sketch(const Matrix& V, const Prepared& of, Sketch& sketch, const Rules& rules, const Crew& crew, Arena& arena) {
     Lane lane;
     lane.rank = sketch.p;
     Course course{rules, lane, 0, 1, of.squares, of.scale, {}, {}, 0, {}, {}};
     Squares<Matrix> run(V, course, crew, arena);
-    run.draw(sketch.seed, 1);
-    for (Side<typename Matrix::Real>& d : run.side) d.sweeps = 0;
-    run.center(1, 0.5);
-    bool whole = run.times(0) && run.orthonormalize(0);
-    for (int32_t k = 0; whole && k < sketch.powers; ++k) whole = run.times(1) && run.orthonormalize(1) && run.times(0) && run.orthonormalize(0);
-    whole = whole && run.times(1);
+    bool whole = find_basis(run, sketch.seed, sketch.powers);
     if (!whole) {
         sketch.status = Status(crew.looks[0].host().halted);
         return;

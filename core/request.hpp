@@ -14,6 +14,7 @@ enum class Kind : int32_t { dense64, dense32, sparse, low_rank };
 enum class Precision : int32_t { real64, mixed, real32 };  // mixed: float32 until rounding matters, then float64
 enum class Finish : int32_t { none, sweeps, exact };       // how W is refined for the last H
 enum class Scale : int32_t { none, balanced, sum };        // ‖w_c‖ = ‖h_c‖, or Σ h_c = 1
+enum class Start : int32_t { random, rotated };               // where a lane begins that is given no factors
 enum class Flaw : int32_t { none, not_finite, negative, no_memory };
 
 struct Matrix {
@@ -52,7 +53,8 @@ struct Progress {  // of an extrapolation with restart (extrapolate.hpp): its st
 struct Lane {
     int32_t matrix = 0, rank = 1;
     uint64_t seed = 0;
-    const double* start[2] = {};     // W (m, r) and H (n, r) by rows, or none: a random start
+    Start draws = Start::random;
+    const double* start[2] = {};     // W (m, r) and H (n, r) by rows, or none: `draws` says where it begins
     const double* before[2] = {};    // the point before the start, where an earlier call goes on, or none
     const uint8_t* fixed[2] = {};    // which components of W and of H stay as the start has them, or none
     const double* earlier = nullptr; // error and seconds after 0, 1, … iterations of the stages before this call

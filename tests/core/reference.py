@@ -143,3 +143,34 @@ class Twin:
             self.errors.append(momentum.error)
         self.W, self.H = W, H
         return self
+
+
+def rotated_start(V: np.ndarray, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The truncated SVD of V, rotated toward the nonnegative orthant, for r + 10 ≤ min(m, n)."""
+    (m, n), seeds = V.shape, [mixed((seed + k) % TWO_64) for k in range(3)]
+    p, few, steps = r + 10, 512, 30
+    U = np.linalg.qr(V @ (draw(mixed(seeds[0]) >> 1, n * p).reshape(n, p) - 0.5))[0]
+    U = np.linalg.qr(V @ np.linalg.qr(V.T @ U)[0])[0]
+    A, S, Bt = np.linalg.svd(V.T @ U, full_matrices=False)
+    X = [U @ Bt[:r].T * np.sqrt(S[:r]), A[:, :r] * np.sqrt(S[:r])]
+    sampled: list[np.ndarray] = []
+    for Y, own in zip(X, seeds[1:], strict=True):
+        if len(Y) > few:
+            Y = Y[(draw(own, few) * len(Y)).astype(int)] * np.sqrt(len(Y) / few)
+        sampled.append(Y)
+    least = min(map(len, sampled))
+    pairs = np.stack([Y[:least] for Y in sampled], axis=1).reshape(-1, r)  # in turn
+    rows = np.concatenate([pairs, *(Y[least:] for Y in sampled)])
+    R = _polar(rows.T @ (draw(seeds[2], rows.size).reshape(rows.shape) - 0.5))
+    for step in range(1, steps + 1):
+        some = rows[: -(-len(rows) // 2)] if step < steps // 2 else rows
+        P = some @ R
+        R = _polar(some.T @ np.where(P < 0, -2 * P, P))
+    W, H = (np.maximum(Y @ R, 0) for Y in X)
+    return W, H
+
+
+def _polar(M: np.ndarray) -> np.ndarray:
+    """The rotation nearest to M."""
+    A, _, Bt = np.linalg.svd(M)
+    return A @ Bt

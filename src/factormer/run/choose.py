@@ -26,7 +26,7 @@ from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kin
 from factormer.run.request import Request
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
-from factormer.starts import Given, Initializer, Random, Separable, Vertices
+from factormer.starts import Given, Initializer, Rotated, Separable, Vertices
 
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 
@@ -89,15 +89,15 @@ def _by_core(request: Request) -> Plan | None:
 
 
 def _start_of_core(request: Request) -> _Start:
-    """The start of that name; random where none is named, unless the rank is nearly full."""
+    """The start of that name; rotated where none is named, unless the rank is nearly full."""
     problem, (m, n) = request.problem, request.problem.V.shape
     if request.start != "auto":
         return _start(request, request.start, View.ITSELF)
     if problem.is_plain and problem.rank >= T.FULL * min(m, n):
         return _named(request, "auto", View.ITSELF)
-    if problem.on_w.fixed is not None or problem.on_h.fixed is not None:
+    if not problem.is_plain:
         return _start(request, "random", View.ITSELF)
-    return _Start(Random(), "random", "iterations cost less than a start that saves some")
+    return _Start(Rotated(), "rotated", "an SVD of a sketch costs a few iterations, and saves many")
 
 
 def _width_of_sketch(request: Request) -> int | None:

@@ -28,7 +28,7 @@ from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stop import Watch
 from factormer.run.trace import Row, Trace
-from factormer.starts import Initializer, Random
+from factormer.starts import Initializer, Random, Rotated
 
 READINGS = 4  # of V, for a sketch: from both sides, twice
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
@@ -207,7 +207,9 @@ def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -
         views, index, n_readings = _views(here, stage, until)
         found = _carried_out(here, views, index, stage, [runs[k] for k in at], started, until, eyes)
         for k, run in zip(at, found, strict=True):
-            runs[k] = run._replace(readings=run.readings + n_readings)
+            begins = runs[k] is None and stage.view is View.ITSELF
+            of_start = READINGS if begins and type(lanes[k].start) is Rotated else 0
+            runs[k] = run._replace(readings=run.readings + n_readings + of_start)
         if any(run.status in _CUT_SHORT for run in found):
             break
         at = sorted(_kept(lanes, runs, at, stage.keep))
@@ -294,13 +296,16 @@ def _carried_out(
 
 
 def _starts(lanes: list[Lane], views: list[Matrix], index: list[int]) -> list[Any] | None:
-    """The starts of lanes; None for all, or for some, if the core draws them."""
+    """The starts of lanes: points, or names of what the core makes; None where all are random."""
     found: list[Any] = [None] * len(lanes)
     for k, lane in enumerate(lanes):
         request = lane.plan.request
+        problem = replace(request.problem, V=views[index[k]])
         if type(lane.start) is Random:
             continue
-        problem = replace(request.problem, V=views[index[k]])
+        if type(lane.start) is Rotated and _fixed(problem, 1) is None:
+            found[k] = "rotated"
+            continue
         if lane.start is lane.plan.start and request.x0 is not None and request.start == "custom":
             x = check_start(request.x0)
         else:
