@@ -147,7 +147,7 @@ class Twin:
 
 def rotated_start(V: np.ndarray, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The truncated SVD of V, rotated toward the nonnegative orthant, for r + 10 ≤ min(m, n)."""
-    (m, n), seeds = V.shape, [mixed((seed + k) % TWO_64) for k in range(3)]
+    n, seeds = V.shape[1], [mixed((seed + k) % TWO_64) for k in range(3)]
     p, few, steps = r + 10, 512, 30
     U = np.linalg.qr(V @ (draw(mixed(seeds[0]) >> 1, n * p).reshape(n, p) - 0.5))[0]
     U = np.linalg.qr(V @ np.linalg.qr(V.T @ U)[0])[0]
