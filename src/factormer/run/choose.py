@@ -89,13 +89,13 @@ def _by_core(request: Request) -> Plan | None:
 
 
 def _start_of_core(request: Request) -> _Start:
-    """The start of that name; rotated where none is named, unless the rank is nearly full."""
+    """The start of that name; where none is named, rotated if V is large enough to pay for it."""
     problem, (m, n) = request.problem, request.problem.V.shape
     if request.start != "auto":
         return _start(request, request.start, View.ITSELF)
     if problem.is_plain and problem.rank >= T.FULL * min(m, n):
         return _named(request, "auto", View.ITSELF)
-    if not problem.is_plain:
+    if not problem.is_plain or m * n <= T.SVD_PAYS:
         return _start(request, "random", View.ITSELF)
     return _Start(Rotated(), "rotated", "an SVD of a sketch costs a few iterations, and saves many")
 
