@@ -45,11 +45,23 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
     arena.back(mark);
 }
 
+// What to multiply W and H of a start with, so that W Hᵀ has about the size of V: 1 unless it is larger or smaller by more than 2⁴⁰, where
+// differences between the factors and their updates would have no digits.
+inline double proportion(const Lane& lane, const Prepared& of) {
+    double sizes[2] = {};
+    for (int s = 0; s < 2; ++s)
+        for (Index e = 0; e < (s ? of.n : of.m) * lane.rank; ++e) sizes[s] = lane.start[s][e] > sizes[s] ? lane.start[s][e] : sizes[s];
+    const double level = __builtin_sqrt(__builtin_sqrt(of.squares / double(of.m) / double(of.n))) / of.root;
+    const double times = level / __builtin_sqrt(sizes[0]) / __builtin_sqrt(sizes[1]);
+    return times > 0x1p20 && times <= largest_real ? times : times < 0x1p-20 && times > 0 ? times : 1;
+}
+
 template <class Matrix>
 void begin(Squares<Matrix>& run, const Matrix& V, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
     const Lane& lane = course.lane;
     if (lane.start[0]) {
-        run.begin_at(lane.start, of.root);
+        bool is_new = !lane.before[0] && lane.n_earlier == 0 && !lane.fixed[0] && !lane.fixed[1] && course.is_plain();
+        run.begin_at(lane.start, of.root * (is_new ? proportion(lane, of) : 1));
         if (lane.before[0]) run.go_on_from(lane.before, lane.progress, of.root, course);
         return;
     }
@@ -114,6 +126,7 @@ inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& 
                   {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
                   rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
     try {
+        crew.looks[0].now();  // a lane that begins too late stays at its start
         course.history.begin(lane.earlier, lane.n_earlier);
         course.iterations = lane.n_earlier > 0 ? int32_t(lane.n_earlier - 1) : 0;
         if (entries == 0) {  // nothing to fit

@@ -24,6 +24,10 @@ class Look {
         constexpr double between = 1e7;
         work_ += multiplications;
         if (work_ < between) return ended();
+        return now();
+    }
+    // Whether to stop, by the clock as it is now.
+    bool now() {
         work_ = 0;
         if (limit_ > 0 && host_->seconds(host_->self) >= limit_) end(Status::time_limit);
         if (is_caller_ && host_->asks(host_->self)) end(Status::interrupted);

@@ -12,7 +12,7 @@ import pytest
 
 SRC = Path(__file__).parents[1] / "src" / "factormer"
 FILES = sorted(SRC.rglob("*.py"))
-MAX_LINES = 350
+MAX_LINES = 600
 ROOT = SRC.parents[1]
 
 # The rooms, in the order of the layers: each imports only those before it.

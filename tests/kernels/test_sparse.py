@@ -39,12 +39,3 @@ def test_products_are_those_of_scipy_and_nothing_else_is_written(shape, dtype, a
         assert (out[:, :m] == 7).all()
         products(x, out, 1)
         np.testing.assert_allclose(out[:, :m], (V @ x[:, m:].T).T, rtol=0, atol=atol)
-
-
-def test_torch_gives_the_same_where_they_cannot_be_compiled(monkeypatch):
-    V = sparse(60, 50)
-    monkeypatch.setattr("factormer.many.whole.serves", lambda plan: False)
-    with torch.no_grad():
-        compiled = factorize_many(V, 3, n_init=3, max_iter=30).rmse
-        monkeypatch.setattr(kernels, "sparse_products", lambda *wanted: None)
-        np.testing.assert_allclose(factorize_many(V, 3, n_init=3, max_iter=30).rmse, compiled)

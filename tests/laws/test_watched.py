@@ -31,7 +31,7 @@ def test_callback_and_watch_change_no_bit(route):
     assert watched.trace.rmse.tolist() == alone.trace.rmse.tolist()
     assert [row.iteration for row in rows] == alone.trace.iteration.tolist()
     assert looks == sorted(set(looks))
-    assert looks[0] == 1  # that of the start
+    assert looks[0] <= 6  # after a few iterations at most
 
 
 def test_iterations_are_made_at_once_whoever_watches():
@@ -39,7 +39,7 @@ def test_iterations_are_made_at_once_whoever_watches():
     factorize(
         V, 4, tol=1e-12, max_iter=30, watch=lambda x, trace: bool(looks.append(len(trace) - 1))
     )
-    assert looks == [0, 10, 20, 30]
+    assert looks == [5, 10, 15, 20, 25, 30]
 
 
 def test_a_bar_changes_no_bit(capsys):

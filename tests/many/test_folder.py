@@ -176,11 +176,11 @@ def test_a_time_limit_keeps_what_is_done(tmp_path, monkeypatch, computed):
 
 def test_what_time_cut_short_is_done_again(tmp_path, computed):
     large = problem(300, 250, 8, 0)
-    options: dict[str, Any] = {"ranks": [8], "tol": 0, "max_iter": 300, "folder": tmp_path}
+    options: dict[str, Any] = {"ranks": [8], "tol": 0, "max_iter": 3000, "folder": tmp_path}
     first = factorize_many(large, time_limit=0.05, **options)
     assert not first.done.all() or first[0].status is Status.TIME_LIMIT
     assert not list(tmp_path.glob("piece-*"))
-    assert factorize_many(large, **options)[0].n_iter == 300
+    assert factorize_many(large, **options)[0].n_iter == 3000
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
@@ -455,20 +455,6 @@ def test_kills_at_random_and_several_at_once_change_nothing(tmp_path, kills, alo
         assert seen[name]["same"] == workers
         assert seen[name]["other"] == 0
         assert seen[name]["jobs"] == seen[name]["different"] == 25  # none was done twice
-
-
-def test_runs_side_by_side_are_not_cut_apart(tmp_path, monkeypatch, computed):
-    """Rounding depends on how many there are, and one alone goes another way."""
-    sparse = scipy.sparse.csr_array(V * (V > 1))
-    options: dict[str, Any] = {"ranks": [2, 3], "n_init": 9, "max_iter": 20, "folder": tmp_path}
-    monkeypatch.setattr(sweeps.shared, "width", lambda V, rank: 4)
-    monkeypatch.setattr(sweeps, "_SECONDS", 0.0)
-    first = factorize_many(sparse, **options)
-    assert computed == [4, 5, 4, 5]
-    (tmp_path / "piece-00001.npz").unlink()
-    again = factorize_many(sparse, **options)
-    for a, b in zip(first, again, strict=True):
-        np.testing.assert_array_equal(a.W, b.W)
 
 
 def test_seeds_that_do_not_follow_each_other_are_kept(tmp_path):

@@ -19,12 +19,12 @@ SMALL = [RNG.random((30, 20)) for _ in range(40)]
 LARGE = RNG.random((300, 250))
 
 WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "whole": ("whole", SMALL, {}),
-    "shared": ("shared", LARGE, {"n_init": 60}),
-    "sparse": ("shared", scipy.sparse.random_array((300, 250), density=0.1, rng=1), {"n_init": 60}),
-    "single": ("shared", LARGE.astype(np.float32), {"n_init": 60}),
+    "small": ("core", SMALL, {}),
+    "replicates": ("core", LARGE, {"n_init": 60}),
+    "sparse": ("core", scipy.sparse.random_array((300, 250), density=0.1, rng=1), {"n_init": 60}),
+    "single": ("core", LARGE.astype(np.float32), {"n_init": 60}),
     "alone": ("alone", LARGE, {"n_init": 20, "loss": "kullback-leibler"}),
-    "resampled": ("alone", LARGE, {"n_init": 20, "resample": "poisson"}),
+    "resampled": ("core", LARGE, {"n_init": 20, "resample": "poisson"}),
     "multiplicative": ("alone", SMALL, {"solver": "mu"}),
 }
 

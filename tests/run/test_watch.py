@@ -55,7 +55,7 @@ def test_callbacks_of_scikit_learn_may_stop_the_fit():
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model.fit(X)
     assert listener.heard.count("end iteration") == 3
-    assert model.n_iter_ == 10  # those made at once are kept
+    assert model.n_iter_ == 5  # those made at once are kept
     assert listener.heard[-1] == "teardown"
 
 

@@ -50,8 +50,9 @@ class Ended:
 
     def result(self, place: int) -> Result:
         """One of the results."""
-        plan, V = self.plans[place], self.matrices[place]
-        result = core.result_of(plan, self.runs[place], V)
+        plan, V, run = self.plans[place], self.matrices[place], self.runs[place]
+        own = run._replace(W=run.W.copy(), H=run.H.copy())  # who gets it may write into it
+        result = core.result_of(plan, own, V)
         problem = replace(plan.request.problem, V=V)
         as_given = self.jobs.as_given[int(self.jobs.problem[self.indices[place]])]
         return replace(result, misfit=misfit_of(problem, result), as_given=as_given)

@@ -58,7 +58,7 @@ def _by_core(request: Request) -> Plan | None:
             return None
         raise ValueError(
             Sentence(
-                "{engine=core} does not serve this, as {lacking}; choose {engine=auto}",
+                "engine 'core' does not serve this, as {lacking}; choose engine='auto'",
                 lacking=lacking,
             )
         )
@@ -96,7 +96,8 @@ def _start_of_core(request: Request) -> _Start:
     if problem.is_plain and problem.rank >= T.FULL * min(m, n):
         return _named(request, "auto", View.ITSELF)
     if not problem.is_plain or m * n <= T.SVD_PAYS:
-        return _start(request, "random", View.ITSELF)
+        why = "V is small" if problem.is_plain else "penalties and known columns do the rest"
+        return _start(request, "random", View.ITSELF)._replace(why=why)
     return _Start(Rotated(), "rotated", "an SVD of a sketch costs a few iterations, and saves many")
 
 

@@ -30,6 +30,8 @@ from factormer.run.stop import Watch
 from factormer.run.trace import Row, Trace
 from factormer.starts import Initializer, Random, Rotated
 
+_MOST_ITERATIONS = 2**31 - 1  # that the core counts
+_NEAR = 1e-4  # of the largest error: an error whose digits products of sparse data may not have
 READINGS = 4  # of V, for a sketch: from both sides, twice
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
@@ -65,14 +67,18 @@ class Lane(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A lane under way or at its end: point, error, status, and (error, seconds) by iteration."""
+    """A lane under way or at its end.
+
+    `history` has a row (error, seconds) for the start and for each iteration, and `passes` says how
+    often V had been read by then.
+    """
 
     W: np.ndarray
     H: np.ndarray
     error: float
     status: Status
     history: np.ndarray
-    readings: int = 1  # of V before the first iteration
+    passes: np.ndarray
 
     @property
     def n_iter(self) -> int:
@@ -100,7 +106,7 @@ class Rules:
         weights = [on.elastic or (0.0, 0.0) for on in (request.on_w, request.on_h)]
         tidies = is_last and not request.keeps_order
         return cls(
-            max_iter=stage.max_iter,
+            max_iter=min(stage.max_iter, _MOST_ITERATIONS),
             tol=request.limits.tol,
             l1=(float(weights[0][0]), float(weights[1][0])),
             l2=(float(weights[0][1]), float(weights[1][1])),
@@ -143,38 +149,71 @@ def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
     problem = problem if V is None else replace(problem, V=V)
     x = _point(run, problem)
     error = torch.from_numpy(np.array(run.error))
-    if not run.error < math.inf:  # time was up before it was computed
+    blurred = isinstance(problem.V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
+    if blurred or not run.error < math.inf:  # products lack digits, or time was up before
         error = problem.rmse(x)
     return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
 
-class Eyes(NamedTuple):
-    """Who looks on: `callback` gets each row of a trace, `watch` points and traces."""
+@dataclass(frozen=True)
+class Eyes:
+    """Who looks on: `callback` gets each row of a trace, `watch` points and traces.
+
+    The core lets them look every few iterations, at the lanes of the calling thread; what they have
+    not heard of a lane by then they hear at the end of each stage. So the rows of several runs come
+    one run after another, each in order.
+    """
 
     callback: Callable[[Row], object] | None = None
     watch: Watch | None = None
 
-    def on(self, lanes: list[Lane], runs: list[Run | None], offset: float) -> Any:
-        """What the core calls between iterations; None where nobody looks."""
+    def on(
+        self, lanes: list[Lane], runs: list[Run | None], passes: _Passes, offset: float
+    ) -> _Looks | None:
+        """Return what the core calls between iterations of a stage; None where nobody looks."""
         if self.callback is None and self.watch is None:
             return None
-        kept = {}
+        return _Looks(self, lanes, runs, passes, offset)
 
-        def look(lane: int, iteration: int, error: float, W: Any, H: Any, rows: np.ndarray) -> bool:
-            plan, before = lanes[lane].plan, kept.get(lane, runs[lane])
-            history = rows + np.array([0.0, offset])
-            history = history if before is None else np.concatenate([before.history, history])
-            readings = 1 if before is None else before.readings
-            run = kept[lane] = Run(W, H, error, Status.MAX_ITER, history, readings)
-            trace = _trace(plan, run)
-            if self.callback is not None:
-                for row in trace.rows[-len(rows) :]:
-                    self.callback(row)
-            return self.watch is not None and bool(
-                self.watch(_point(run, plan.request.problem), trace)
-            )
 
-        return look
+class _Looks:
+    """A stage that somebody watches; its seconds are counted from `offset` on."""
+
+    def __init__(
+        self,
+        eyes: Eyes,
+        lanes: list[Lane],
+        runs: list[Run | None],
+        passes: _Passes,
+        offset: float,
+    ) -> None:
+        self._eyes, self._lanes, self._passes, self._offset = eyes, lanes, passes, offset
+        self._begun, self._seen = runs, list(runs)
+        self._heard = [0 if run is None else len(run.history) for run in runs]
+
+    def __call__(
+        self, lane: int, iteration: int, error: float, W: Any, H: Any, rows: np.ndarray
+    ) -> bool:
+        """Show what is new of a lane; return whether somebody wants to end."""
+        before, begun = self._seen[lane], self._begun[lane]
+        history = rows + np.array([0.0, self._offset])
+        history = history if before is None else np.concatenate([before.history, history])
+        passes = self._passes.of(len(history), begun, self._lanes[lane])
+        return self.show(lane, Run(W, H, error, Status.MAX_ITER, history, passes))
+
+    def show(self, lane: int, run: Run) -> bool:
+        """Show a run, as far as it has not been shown."""
+        first, self._heard[lane] = self._heard[lane], len(run.history)
+        self._seen[lane] = run
+        if first == len(run.history):
+            return False
+        plan = self._lanes[lane].plan
+        trace = _trace(plan, run)
+        if self._eyes.callback is not None:
+            for row in trace.rows[first:]:
+                self._eyes.callback(row)
+        watch = self._eyes.watch
+        return watch is not None and bool(watch(_point(run, plan.request.problem), trace))
 
 
 def finished(
@@ -204,12 +243,10 @@ def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -
     at = list(range(len(lanes)))
     for stage in lanes[0].plan.stages:
         here = [lanes[k] for k in at]
-        views, index, n_readings = _views(here, stage, until)
+        views, index = _views(here, stage, until)
         found = _carried_out(here, views, index, stage, [runs[k] for k in at], started, until, eyes)
         for k, run in zip(at, found, strict=True):
-            begins = runs[k] is None and stage.view is View.ITSELF
-            of_start = READINGS if begins and type(lanes[k].start) is Rotated else 0
-            runs[k] = run._replace(readings=run.readings + n_readings + of_start)
+            runs[k] = run
         if any(run.status in _CUT_SHORT for run in found):
             break
         at = sorted(_kept(lanes, runs, at, stage.keep))
@@ -231,16 +268,16 @@ def _kept(lanes: list[Lane], runs: list[Run], at: list[int], share: float) -> It
 
 def _views(
     lanes: list[Lane], stage: Stage, until: float | None
-) -> tuple[list[Matrix], list[int], int]:
-    """What a stage works on, which of it is each lane's, and how often V was read for it."""
+) -> tuple[list[Matrix], list[int]]:
+    """Return the matrices that a stage works on, and which of them is each lane's."""
     places: dict[int, int] = {}
     index = [places.setdefault(id(lane.V), len(places)) for lane in lanes]
     distinct: list[Any] = [None] * len(places)
     for lane, k in zip(lanes, index, strict=True):
         distinct[k] = lane.V
     if stage.view is not View.SKETCH:
-        return distinct, index, 0
-    return [sketch_of(V, stage.width, until) for V in distinct], index, READINGS
+        return distinct, index
+    return [sketch_of(V, stage.width, until) for V in distinct], index
 
 
 def sketch_of(V: Matrix, p: int, until: float | None = None) -> Matrix:
@@ -274,6 +311,8 @@ def _carried_out(
     module, plan, problem = core(), lanes[0].plan, lanes[0].plan.request.problem
     assert module is not None
     offset = time.perf_counter() - started
+    passes = _Passes(stage)
+    looks = eyes.on(lanes, runs, passes, offset)
     found = module.run(
         [stored(V) for V in views],
         index,
@@ -284,15 +323,36 @@ def _carried_out(
         earlier,
         seconds=_left(until),
         threads=width(),
-        callback=eyes.on(lanes, runs, offset),
+        callback=looks,
         **vars(Rules.of(plan, stage)),
     )
     statuses, ended = [Status[name] for name in module.STATUSES], []
-    for (W, H, error, _, s, history, _), before in zip(found, runs, strict=True):
+    for (W, H, error, _, status, history, _), lane, before in zip(found, lanes, runs, strict=True):
         history[0 if before is None else len(before.history) :, 1] += offset
-        readings = 1 if before is None else before.readings
-        ended.append(Run(W, H, error, statuses[s], history, readings))
+        read = passes.of(len(history), before, lane)
+        ended.append(Run(W, H, error, statuses[status], history, read))
+    if looks is not None:
+        for k, run in enumerate(ended):
+            looks.show(k, run)
     return ended
+
+
+class _Passes(NamedTuple):
+    """The readings of V in a stage: for its sketch, for a start, and two for each iteration."""
+
+    stage: Stage
+
+    def of(self, count: int, before: Run | None, lane: Lane) -> np.ndarray:
+        """Return the readings up to each of so many rows, of which `before` has the first."""
+        is_sketch = self.stage.view is View.SKETCH
+        earlier = np.ones(1, int) if before is None else before.passes
+        begun = int(earlier[-1])
+        if is_sketch or (before is None and type(lane.start) is Rotated):
+            begun += READINGS
+        if before is None:
+            earlier = np.array([begun])
+        later = np.arange(1, count - len(earlier) + 1) * (0 if is_sketch else 2)
+        return np.concatenate([earlier, begun + later])
 
 
 def _starts(lanes: list[Lane], views: list[Matrix], index: list[int]) -> list[Any] | None:
@@ -347,8 +407,8 @@ def _fixed(problem: Problem, count: int) -> list[Any] | None:
 def _trace(plan: Plan, run: Run) -> Trace:
     trace, problem = Trace(), plan.request.problem
     trace.entries, trace.measure = np.float64(math.prod(problem.V.shape)), problem.measure
-    passes = run.readings + 2 * np.arange(len(run.history))
-    trace.follow(torch.from_numpy(run.history[:, 0].copy()), run.history[:, 1].copy(), passes)
+    errors, seconds = run.history.T.copy()
+    trace.follow(torch.from_numpy(errors), seconds, run.passes)
     return trace
 
 

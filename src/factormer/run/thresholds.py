@@ -30,7 +30,7 @@ SKETCH_WORTH = 1.5  # times the multiplications that a sketch costs, which it mu
 POLISH = 4  # iterations on V itself after those on a sketch, if the limit comes to that
 
 # The compiled core. `make bench NAME=choices`
-CORE_SINGLE = 0  # stored entries from which float32 repays the copy of V
+CORE_SINGLE = 5_000  # stored entries from which float32 saves a good part of a call
 CORE_SKETCH = 100_000  # entries from which a sketch may pay
 CORE_SKETCH_PAYS = 2.0  # times fewer multiplications that a product with it must take
 

@@ -1,4 +1,4 @@
-"""Replicates of one V that share its readings: what single calls with solver="her" return."""
+"""Jobs as lanes of the compiled core: what single calls return, to the last bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import scipy.sparse
 import torch
 
 from factormer import Status, factorize, factorize_many
-from factormer.many import shared
 from factormer.many.jobs import jobs_of
 from factormer.many.run import _ways
 from tests.signals import interrupted_after
@@ -38,12 +37,6 @@ KINDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def at_any_size(monkeypatch):
-    """Small matrices too, which would be solved as a whole."""
-    monkeypatch.setattr("factormer.many.whole.serves", lambda plan: False)
-
-
 def ways(V: Any, ranks: Any, **options: Any) -> Any:
     given = {"n_init": 3, "resample": None, "random_state": 0, "missing": None, "device": None}
     asked = {key: options.pop(key, value) for key, value in given.items()}
@@ -54,30 +47,18 @@ def ways(V: Any, ranks: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_replicates_are_what_single_calls_return(kind):
     V = KINDS[kind](data())
-    assert ways(V, [3, 5]).shared == [[0, 1, 2], [3, 4, 5]]
+    assert ways(V, [3, 5]).core == list(range(6))
     results = factorize_many(V, [3, 5], n_init=3, random_state=7)
     for k, result in enumerate(results):
-        alone = factorize(V, 3 if k < 3 else 5, init="random", solver="her", random_state=7 + k)
-        assert result.rmse == pytest.approx(alone.rmse, rel=1e-4)
+        alone = factorize(V, 3 if k < 3 else 5, init="random", random_state=7 + k)
+        np.testing.assert_array_equal(result.W, alone.W)
+        np.testing.assert_array_equal(result.H, alone.H)
+        np.testing.assert_array_equal(result.trace.rmse, alone.trace.rmse)
         assert result.status is alone.status is Status.CONVERGED
-        assert result.W.dtype == alone.W.dtype
-        error = np.sqrt(np.mean((result.W @ result.H.T - np.asarray(_dense(V), float)) ** 2))
+        dense = V.toarray() if scipy.sparse.issparse(V) else np.asarray(V, float)
+        error = np.sqrt(np.mean((result.W @ result.H.T - dense) ** 2))
         assert result.rmse == pytest.approx(error, rel=1e-5)
-        assert result.trace.rmse[0] == pytest.approx(alone.trace.rmse[0], rel=1e-4)
         assert len(result.trace.rmse) == result.n_iter + 1
-
-
-def _dense(V: Any) -> np.ndarray:
-    return V.toarray() if scipy.sparse.issparse(V) else V
-
-
-def test_those_that_end_make_room_for_others(monkeypatch):
-    V = data(60, 50, 3)
-    alone = factorize_many(V, 3, n_init=9)
-    monkeypatch.setattr(shared, "_WIDE", 6)  # two at a time
-    few = factorize_many(V, 3, n_init=9)
-    np.testing.assert_allclose(few.rmse, alone.rmse, rtol=1e-4)  # wider products round otherwise
-    assert few.done.all()
 
 
 def test_all_iterations_are_made_where_tol_is_0():
@@ -87,7 +68,7 @@ def test_all_iterations_are_made_where_tol_is_0():
     assert all((np.diff(result.trace.rmse) < 1e-6).all() for result in results)
 
 
-def test_exact_fits_are_finished_by_single_calls():
+def test_exact_fits_are_found():
     V = data(40, 30, 2, noise=0)
     results = factorize_many(V, 2, n_init=3, tol=1e-10, max_iter=400)
     assert max(results.rmse) < 1e-6 * V.mean()
@@ -115,27 +96,21 @@ def test_time_runs_out_and_what_is_there_is_returned():
         assert np.isfinite(results[int(k)].rmse)
 
 
-def test_other_requests_are_not_shared():
+def test_other_requests_are_no_lanes():
     V = data(40, 30)
-    assert ways(V, 3).shared
-    for options in (
-        {"loss": "kullback-leibler"},
-        {"init": "nndsvd"},
-        {"solver": "mu"},
-        {"resample": "poisson"},
-        {"n_init": 1},
-        {"symmetric": True},
-    ):
+    for options in ({}, {"init": "nndsvd"}, {"resample": "poisson"}, {"n_init": 1}):
+        assert ways(V, 3, **options).core, options
+    for options in ({"loss": "kullback-leibler"}, {"solver": "mu"}, {"symmetric": True}):
         given = V @ V.T if "symmetric" in options else V
-        assert not ways(given, 3, **options).shared, options
+        assert not ways(given, 3, **options).core, options
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
-@pytest.mark.parametrize("options", [{}, {"loss": "kullback-leibler"}], ids=["shared", "alone"])
+@pytest.mark.parametrize("options", [{}, {"loss": "kullback-leibler"}], ids=["lanes", "alone"])
 def test_ctrl_c_reaches_every_thread(options):
     begun = time.perf_counter()
     with two_threads(), interrupted_after(2.0):
-        results = factorize_many(data(300, 250), 8, n_init=4, tol=0, max_iter=90_000, **options)
+        results = factorize_many(data(300, 250), 8, n_init=4, tol=0, max_iter=10**6, **options)
     assert results.status is Status.INTERRUPTED
     assert time.perf_counter() - begun < 30
 
@@ -146,7 +121,7 @@ def test_threads_change_no_answer(loss):
     one = factorize_many(V, [3, 4], n_init=2, loss=loss, max_iter=40)
     with two_threads():
         two = factorize_many(V, [3, 4], n_init=2, loss=loss, max_iter=40)
-    np.testing.assert_allclose(one.rmse, two.rmse, rtol=1e-4)
+    np.testing.assert_allclose(one.rmse, two.rmse, rtol=1e-4 if loss != "frobenius" else 0)
 
 
 @contextmanager

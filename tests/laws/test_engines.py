@@ -1,0 +1,49 @@
+"""The compiled core and the reference end alike wherever both serve a request."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from factormer import NMF, factorize
+from factormer.kernels.core import core
+
+RNG = np.random.default_rng(0)
+V = RNG.gamma(0.5, 1, (60, 4)) @ RNG.gamma(0.5, 1, (4, 50)) + 0.05 * RNG.random((60, 50))
+REQUESTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "dense": (V, {}),
+    "by columns": (np.asfortranarray(V), {}),
+    "float32": (V.astype(np.float32), {}),
+    "sparse": (scipy.sparse.csr_array(V * (V > 1)), {}),
+    "all iterations": (V, {"tol": 0.0, "max_iter": 40}),
+    "no order": (V, {"order": None, "scale": None}),
+    "sum": (V, {"scale": "sum"}),
+    "NNDSVD": (V, {"init": "nndsvd"}),
+}
+
+pytestmark = pytest.mark.skipif(core() is None, reason="the core is not compiled here")
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_engines_agree(name):
+    data, options = REQUESTS[name]
+    asked = {"init": "random", "solver": "her", "max_iter": 400} | options
+    fast, slow = (factorize(data, 4, engine=engine, **asked) for engine in ("core", "reference"))
+    assert fast.plan.engine == "core"
+    assert slow.plan.engine == "reference"
+    assert fast.status is slow.status
+    assert fast.rmse == pytest.approx(slow.rmse, rel=2e-4)
+    for F, G in ((fast.W, slow.W), (fast.H, slow.H)):
+        assert F.dtype == G.dtype
+        np.testing.assert_allclose(F, G, atol=0.05 * float(G.max()))
+
+
+def test_a_request_that_the_core_does_not_serve_is_refused():
+    with pytest.raises(ValueError, match="engine 'core' does not serve this, as it minimises the"):
+        factorize(V, 4, engine="core", loss="kullback-leibler")
+
+
+def test_the_estimator_has_the_engines():
+    ends = [NMF(4, engine=engine, random_state=0).fit(V) for engine in ("auto", "reference")]
+    assert ends[0].reconstruction_err_ == pytest.approx(ends[1].reconstruction_err_, rel=1e-3)
