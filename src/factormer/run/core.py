@@ -247,7 +247,11 @@ def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -
         found = _carried_out(here, views, index, stage, [runs[k] for k in at], started, until, eyes)
         for k, run in zip(at, found, strict=True):
             runs[k] = run
-        if any(run.status in _CUT_SHORT for run in found):
+        cut = next((run.status for run in found if run.status in _CUT_SHORT), None)
+        if cut is not None:
+            if stage is not lanes[0].plan.stages[-1]:  # no lane has come to its end
+                for k in at:
+                    runs[k] = runs[k]._replace(status=cut)
             break
         at = sorted(_kept(lanes, runs, at, stage.keep))
     return runs
