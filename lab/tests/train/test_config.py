@@ -51,6 +51,8 @@ def test_defaults_are_the_papers_recipe():
         ('name = ""', "no name"),
         ('name = "a"\nbatch = 0', "batch is 0; it must be at least 1"),
         ('name = "a"\nepochs = -1', "epochs is -1; it must be at least 1"),
+        ('name = "a"\nlarge_batch = -1', "large_batch is -1; it must be at least 0"),
+        ('name = "a"\nseconds = 9.0', "seconds is 9.0, for which there is one cosine over the run"),
     ],
 )
 def test_wrong_config_is_refused_with_a_sentence(write, text, message):
