@@ -79,6 +79,12 @@ def test_curriculum_adds_an_accelerated_iteration_every_two_epochs():
     assert [config.n_accel_at(epoch) for epoch in range(15)] == expected
 
 
+def test_curriculum_adds_an_accelerated_iteration_after_each_share_of_the_run():
+    config = TrainConfig(name="accel", n_accel=3, curriculum_share=0.25)
+    shares = (0.0, 0.2, 0.25, 0.49, 0.5, 0.75, 1.0)
+    assert [config.n_accel_at(0, share) for share in shares] == [1, 1, 2, 2, 3, 3, 3]
+
+
 def test_without_a_curriculum_all_iterations_are_accelerated():
     config = replace(TrainConfig(name="accel", n_accel=5), curriculum_epochs=0)
     assert [config.n_accel_at(epoch) for epoch in (0, 1, 14)] == [5, 5, 5]

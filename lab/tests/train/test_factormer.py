@@ -255,6 +255,24 @@ def test_timed_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     assert_same_weights(again.model, second.model)
 
 
+def test_timed_acceleration_grows_and_begins_from_an_initialization(
+    uninterrupted, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(loop, "time", Clock())
+    seen, plain = [], Learner.step
+
+    def step(self, batch, *, n_accel, lr):
+        seen.append(n_accel)
+        return plain(self, batch, n_accel=n_accel, lr=lr)
+
+    monkeypatch.setattr(Learner, "step", step)
+    config = replace(TIMED, model=small_config(n_points=2), n_accel=2, curriculum_share=0.5)
+    run = train_factormer(config, tmp_path, warm_start=uninterrupted.model)
+    assert run.finished
+    assert seen == sorted(seen)
+    assert set(seen) == {1, 2}
+
+
 # Refusing
 
 

@@ -33,6 +33,7 @@ class TrainConfig:
     n_steps: int = 5  # T of eq. 17; open for the initialization model
     n_accel: int = 5  # accelerated iterations among them (alg. 2)
     curriculum_epochs: int = 0  # epochs until one more of those is added; 0: all at once
+    curriculum_share: float = 0.0  # the same as a share of the run, which may be timed
     objective: Objective = "squared"  # eq. 17 on the loss, or on log RMSE
     gamma: float = 0.2  # discount of earlier iterates (eq. 17)
 
@@ -60,7 +61,7 @@ class TrainConfig:
         for name in ("copies", "n_steps", "n_accel", "epochs", "batch", "small_visits"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("seconds", "large_batch"):
+        for name in ("seconds", "large_batch", "curriculum_share"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
         if self.seconds and (
@@ -68,7 +69,8 @@ class TrainConfig:
         ):
             raise ValueError(
                 f"seconds is {self.seconds}, for which there is one cosine over the run: add "
-                "schedule = 'cosine' and lr_decay = 1.0, and leave curriculum_epochs out"
+                "schedule = 'cosine' and lr_decay = 1.0, and curriculum_share in place of "
+                "curriculum_epochs"
             )
         if self.alive and (self.model.variant != "paper" or self.warm_start):
             raise ValueError(
@@ -86,8 +88,13 @@ class TrainConfig:
         """The noise of the training matrices, as `synthetic.sample` takes it."""
         return (self.sigma, self.sigma_max) if self.sigma_max > self.sigma else self.sigma
 
-    def n_accel_at(self, epoch: int) -> int:
-        """The curriculum: start from one accelerated iteration, add one at a time."""
+    def n_accel_at(self, epoch: int, progress: float = 0.0) -> int:
+        """The curriculum: start from one accelerated iteration, add one at a time.
+
+        `progress` through the run is from 0 to 1.
+        """
+        if self.curriculum_share:
+            return min(self.n_accel, 1 + int(progress / self.curriculum_share))
         if not self.curriculum_epochs:
             return self.n_accel
         return min(self.n_accel, 1 + epoch // self.curriculum_epochs)

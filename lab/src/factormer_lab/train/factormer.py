@@ -52,7 +52,7 @@ class FactormerCourse:
         """Updates in all; of a timed run, as many as it would make at its pace so far."""
         if not self.config.seconds:
             return self.config.epochs * self.epoch
-        made, share = self._made(), self._elapsed() / self.config.seconds
+        made, share = self._made(), self._progress(self._made())
         return made if share >= 1 else max(made + 1, round(made / share))
 
     def update(self, step: int) -> list[dict[str, Tensor]]:
@@ -61,7 +61,8 @@ class FactormerCourse:
             self.at, self.order = epoch, self._order(epoch)
         k, index = self.order[within]
         batch = self.data[k].select(index, crop=self.crop)
-        n_accel, lr = self.config.n_accel_at(epoch), self.rate(step)
+        n_accel = self.config.n_accel_at(epoch, self._progress(step))
+        lr = self.rate(step)
         return [{"loss": self.learner.step(batch, n_accel=n_accel, lr=lr).clone()}]
 
     def _order(self, epoch: int) -> list[tuple[int, Tensor]]:
@@ -73,7 +74,13 @@ class FactormerCourse:
         config = self.config
         if not config.seconds:
             return learning_rate(config, step, self.epoch)
-        return timed_rate(config, step, min(1.0, self._elapsed() / config.seconds))
+        return timed_rate(config, step, self._progress(step))
+
+    def _progress(self, step: int) -> float:
+        """How much of the run is over before an update, from 0 to 1."""
+        if self.config.seconds:
+            return min(1.0, self._elapsed() / self.config.seconds)
+        return step / self.total
 
     def figures(self) -> dict[str, Any]:
         return validate(self.learner.average, self.config)

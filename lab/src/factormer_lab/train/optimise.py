@@ -107,6 +107,8 @@ class Learner:
         inputs = _tensors(batch)
         key = (n_accel, *(t.shape for t in inputs))
         if key not in self._graphs:
+            for other in [k for k in self._graphs if k[0] != n_accel]:
+                del self._graphs[other]  # of an earlier part of the curriculum
             self._graphs[key] = self._record(inputs, batch.problem.rank, n_accel)
         graph, static, loss = self._graphs[key]
         for target, source in zip(static, inputs, strict=True):
