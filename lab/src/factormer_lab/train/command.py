@@ -34,7 +34,7 @@ class OutOfTimeError(Exception):
 
 @runtime_checkable
 class Screen(Protocol):
-    """Where a training shows how far it is."""
+    """A place where a training shows how far it is."""
 
     def at(self, text: str, *, done: int | None, total: int | None) -> None:
         """Show how many of how many updates are made; None while it is not known."""
