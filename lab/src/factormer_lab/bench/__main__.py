@@ -23,6 +23,7 @@ BENCHMARKS = {
     "kl": Benchmark("races", "The same for counts, under Kullback–Leibler.", True),
     "choices": Benchmark("races", "What is each automatic choice worth?", True),
     "stop": Benchmark("stop", "When should a run stop, and how far is it from its end then?"),
+    "defaults": Benchmark("defaults", "What do default calls take beside scikit-learn, and leave?"),
     "tolerance": Benchmark("tolerance", "What does a smaller tolerance gain?", True),
     "optimum": Benchmark("optimum", "How near do calls come to the best of 40 starts?"),
     "many": Benchmark("many", "Many small problems, beside scikit-learn in processes."),
