@@ -104,7 +104,7 @@ def test_fits_of_the_roots_are_those_of_the_reference(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
 def test_an_interrupt_ends_the_fits_of_the_roots():
-    """They would take minutes if nobody told them."""
+    """Fits that nobody interrupts take minutes here."""
     problem = Problem(Dense(counts(300, 200, 4)), 4)
     starts = [Random()(problem, torch.Generator().manual_seed(k)) for k in range(4)]
     with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
