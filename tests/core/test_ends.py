@@ -126,9 +126,18 @@ def test_who_watches_may_call_the_core():
 def test_numbers_that_overflow_end_a_run():
     V = planted(20, 10, 2)
     start = (np.full((20, 2), 1e200), np.full((10, 2), 1e200))
-    found = one(V, 2, start=start, max_iter=10)
+    found = one(V, 2, start=start, fixed=([0], [0]), max_iter=10)
     assert found.status == "NONFINITE"
     assert np.isfinite(found.W).all()
+
+
+@pytest.mark.parametrize("sizes", [(1e200, 1e200), (1e-200, 1e-200), (1e150, 1e-150), (1e-3, 1e9)])
+def test_a_start_of_another_size_is_brought_to_that_of_v(sizes):
+    V, rng = planted(20, 10, 2), np.random.default_rng(0)
+    start = tuple(size * rng.random((n, 2)) for size, n in zip(sizes, V.shape, strict=True))
+    found = one(V, 2, start=start, max_iter=200)
+    assert found.status == "CONVERGED"
+    assert found.error < 0.2 * V.mean()
 
 
 def test_several_threads_of_python_may_call_at_once():
