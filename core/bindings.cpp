@@ -416,10 +416,13 @@ std::vector<int32_t> order_of(std::vector<double> w, std::vector<double> h) {
 }  // namespace factormer
 
 // For threadpoolctl, which looks for these names in the libraries of a process.
-extern "C" [[gnu::visibility("default")]] int factormer_get_num_threads() { return factormer::threads(); }
-extern "C" [[gnu::visibility("default")]] void factormer_set_num_threads(int count) {
-    factormer::threads_set = count < 0 ? 0 : count > factormer::most_threads ? factormer::most_threads : count;
-}
+#if defined(_WIN32)
+#define FACTORMER_SHOWN __declspec(dllexport)
+#else
+#define FACTORMER_SHOWN [[gnu::visibility("default")]]
+#endif
+extern "C" FACTORMER_SHOWN int factormer_get_num_threads() { return factormer::threads(); }
+extern "C" FACTORMER_SHOWN void factormer_set_num_threads(int count) { factormer::set_threads(count); }
 
 NB_MODULE(_core, module) {
     using namespace factormer;
