@@ -235,6 +235,18 @@ def test_the_scale_of_v_does_not_matter(kind, scale):
     np.testing.assert_allclose(fit, plain.W @ plain.H.T, rtol=0.05, atol=1e-2)
 
 
+@pytest.mark.parametrize("scale", ["sum", "balanced"])
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1e300, 1.7e308])
+def test_components_that_vanish_beside_others_stay_finite(size, scale):
+    """One entry is all of V, so that components of other places end at the least of numbers."""
+    for k in range(20):
+        V = np.zeros((31, 2))
+        V[3, k % 2] = size
+        found = one(V, 9, k, max_iter=23, tol=1e-2, precision="mixed", scale=scale, order=False)
+        assert np.isfinite(found.W).all()
+        assert np.isfinite(found.H).all()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("precision", ["float64", "mixed", "float32"])
 def test_a_ragged_list_of_odd_problems(threads, precision):
