@@ -271,9 +271,7 @@ def _kept(lanes: list[Lane], runs: list[Run], at: list[int], share: float) -> It
         yield from group[: math.ceil(share * len(group))]
 
 
-def _views(
-    lanes: list[Lane], stage: Stage, until: float | None
-) -> tuple[list[Matrix], list[int]]:
+def _views(lanes: list[Lane], stage: Stage, until: float | None) -> tuple[list[Matrix], list[int]]:
     """Return the matrices that a stage works on, and which of them is each lane's."""
     places: dict[int, int] = {}
     index = [places.setdefault(id(lane.V), len(places)) for lane in lanes]

@@ -31,7 +31,9 @@ from factormer.solvers.newton import Newton, thinned
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
 _LIMIT = 500  # iterations to get there, at most
-_CLEAR = 1e-2  # of the squared error with penalties: without them it has digits enough from there on
+_CLEAR = (
+    1e-2  # of the squared error with penalties: without them it has digits enough from there on
+)
 _STEPS = 2e4  # entries × iterations, if each is many proximal steps; at least a fifth of _LIMIT
 
 
