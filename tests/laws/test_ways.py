@@ -23,8 +23,8 @@ from factormer.app.runs import FitOptions, RunFolder, fit
 from factormer.data.intake import as_matrix
 from factormer.kernels.core import core
 from factormer.penalties import L1, L2, Fixed
-from factormer.run.choose import choose
 from factormer.run import plan as plans
+from factormer.run.choose import choose
 from factormer.run.request import Request
 from factormer.run.result import Result
 
