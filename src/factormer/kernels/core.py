@@ -96,7 +96,7 @@ class _Pool(threadpoolctl.LibController):  # pyright: ignore[reportGeneralTypeIs
     filename_prefixes = ("_core",)
     check_symbols = ("factormer_get_num_threads", "factormer_set_num_threads")
 
-    def get_num_threads(self) -> int:
+    def get_num_threads(self) -> Any:
         """Return how many threads calls use."""
         return self.dynlib.factormer_get_num_threads()
 

@@ -63,7 +63,7 @@ def _free() -> int:
 
 
 def most() -> float:
-    """How many threads may work for this one at most, whoever shares out; infinite if none said."""
+    """Return how many threads may work for this one at most; infinite where nobody said."""
     return _most.get()
 
 
