@@ -33,7 +33,7 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         double w = __builtin_sqrt(norms[c]), h = __builtin_sqrt(norms[r + c]), a = 1, to_w = 1 / root, to_h = 1 / root;
         if (scale == Scale::balanced && w > 0 && h > 0) a = __builtin_sqrt(h / w);
         if (scale == Scale::sum && sums_of[r + c] > 0) a = sums_of[r + c], to_w = 1 / root / root, to_h = 1;
-        if (!(a > 0 && a * to_w <= largest_real && to_h / a <= largest_real)) a = 1, to_w = to_h = 1 / root;  // what overflows says nothing
+        if (!(a > 0 && a * to_w * sums_of[c] <= largest_real && to_h / a <= largest_real)) a = 1, to_w = to_h = 1 / root;  // what overflows says nothing
         times[c] = a * to_w, times[r + c] = to_h / a;
     }
     for (int s = 0; s < 2; ++s)

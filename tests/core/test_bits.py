@@ -115,7 +115,8 @@ PLANTED = {
 
 
 BY_ROUNDING = pytest.mark.xfail(
-    reason="with a tolerance below its rounding, the stage in float32 calls itself CONVERGED"
+    reason="with a tolerance below its rounding, the stage in float32 calls itself CONVERGED",
+    strict=False,
 )
 
 

@@ -101,7 +101,7 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
 
 
 def gather(part: Callable[[int, int], A], n: int, size: int, *, work: int) -> list[A]:
-    """What part(start, stop) returns for blocks of `size` that make up range(n), in order."""
+    """Return what part(start, stop) returns for blocks of `size` of range(n), in order."""
     starts = range(0, n, size)
     found: dict[int, A] = {}
 
