@@ -27,7 +27,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .DELETE_ON_ERROR:
 .PHONY: help install setup demo test test-lab test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
 .PHONY: characterise fuzz fuzz-again fuzz-sklearn
-.PHONY: core core-test core-asan core-tsan core-count core-fuzz
+.PHONY: core core-test core-asan core-asan-short core-asan-built core-tsan core-count core-fuzz
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench
 .PHONY: clients clients-env compare best
@@ -70,10 +70,10 @@ test-all: $(INSTALLED) ## Run all tests, the slow ones too, and then as other pr
 	$(PYTEST) -n 2 --dist worksteal -m "" tests lab/tests
 	tests/run_as_other_processors.sh
 
-test-foreign: $(INSTALLED) ## Run the laws once as a processor would that has little in common with this one
-	tests/run_as_other_processors.sh combined
+test-foreign: $(INSTALLED) ## Run the laws under the core's other instruction sets, once as another processor would compute the rest
+	tests/run_as_other_processors.sh short
 
-test-processors: $(INSTALLED) ## Run all that compares numbers as one processor after another would
+test-processors: $(INSTALLED) ## Run all that compares numbers under every instruction set, and as another processor would
 	tests/run_as_other_processors.sh
 
 resolve: $(INSTALLED) ## Ask pip whether the oldest versions allowed exist for each Python and system
@@ -102,18 +102,27 @@ core: $(INSTALLED) ## Compile the core again, after a change of it; without a co
 	FACTORMER_NO_CORE=0 $(BIN)/python $(PIP_INSTALL) --no-deps $(EDITABLE) .
 
 # cmake and ninja of .venv come first.
-core-asan core-tsan: export PATH := $(abspath $(BIN)):$(PATH)
+core-asan core-asan-short core-asan-built core-tsan: export PATH := $(abspath $(BIN)):$(PATH)
 
 core-test: core ## Run the tests of the core
 	$(PYTEST) -n 2 tests/core
 
 # Python is not built with sanitizers, so their libraries are loaded before it; what it leaves allocated is no leak of ours.
-core-asan: $(INSTALLED) ## Run the tests of the core under AddressSanitizer and UBSan, in build/core-asan
+ASAN := LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 FACTORMER_CORE=$(CORE)-asan OPENBLAS_NUM_THREADS=1
+CORE_TESTS := $(addprefix tests/core/test_,bits.py ends.py inputs.py start.py twin.py)
+
+core-asan: core-asan-built ## Run the tests of the core and the laws under AddressSanitizer and UBSan, in build/core-asan
+	$(ASAN) $(PYTEST) --noconftest $(CORE_TESTS)
+	$(ASAN) FACTORMER_CORE=$(abspath $(CORE)-asan) $(PYTEST) tests/laws
+
+core-asan-short: core-asan-built ## The same in a minute: lanes of every kind, odd inputs, and the law of one answer
+	$(ASAN) $(PYTEST) --noconftest tests/core/test_inputs.py tests/core/test_bits.py -k "not threads"
+	$(ASAN) FACTORMER_CORE=$(abspath $(CORE)-asan) $(PYTEST) tests/laws/test_ways.py -k "one_answer and not counts and not multiplicative and (factorize- or list-)"
+
+core-asan-built: $(INSTALLED)
 	$(CMAKE_CORE) -B $(CORE)-asan -DSANITIZE=address,undefined
 	cmake --build $(CORE)-asan --parallel 2
-	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 FACTORMER_CORE=$(CORE)-asan OPENBLAS_NUM_THREADS=1 \
-	  $(PYTEST) --noconftest tests/core/test_bits.py tests/core/test_ends.py tests/core/test_inputs.py tests/core/test_twin.py
 
 core-tsan: $(INSTALLED) ## Run the tests of lanes and threads under ThreadSanitizer, in build/core-tsan
 	$(CMAKE_CORE) -B $(CORE)-tsan -DSANITIZE=thread

@@ -416,10 +416,13 @@ std::vector<int32_t> order_of(std::vector<double> w, std::vector<double> h) {
 }  // namespace factormer
 
 // For threadpoolctl, which looks for these names in the libraries of a process.
-extern "C" [[gnu::visibility("default")]] int factormer_get_num_threads() { return factormer::threads(); }
-extern "C" [[gnu::visibility("default")]] void factormer_set_num_threads(int count) {
-    factormer::threads_set = count < 0 ? 0 : count > factormer::most_threads ? factormer::most_threads : count;
-}
+#if defined(_WIN32)
+#define FACTORMER_SHOWN __declspec(dllexport)
+#else
+#define FACTORMER_SHOWN [[gnu::visibility("default")]]
+#endif
+extern "C" FACTORMER_SHOWN int factormer_get_num_threads() { return factormer::threads(); }
+extern "C" FACTORMER_SHOWN void factormer_set_num_threads(int count) { factormer::set_threads(count); }
 
 NB_MODULE(_core, module) {
     using namespace factormer;
@@ -434,7 +437,7 @@ NB_MODULE(_core, module) {
                "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k]: a pair of W and H, or 'random' or 'rotated', drawn by seeds[k]. Return for each W, H, the "
                "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, (error, seconds) after 0, 1, … iterations, and the state "
                "of the extrapolation if `resumes` is a list: the point before, β, the last β, its bound, the objective, and whether it restarts.");
-    module.def("sketch", sketch, "matrix"_a, "p"_a, nb::kw_only(), "seed"_a = 0, "powers"_a = 1, "precision"_a = "float64",
+    module.def("sketch", sketch, "matrix"_a.none(), "p"_a, nb::kw_only(), "seed"_a = 0, "powers"_a = 1, "precision"_a = "float64",
                "seconds"_a = std::numeric_limits<double>::infinity(), "threads"_a = 0,
                "Return U, Z and ‖V − U Zᵀ‖² for an orthonormal U of p columns that nearly spans V; None for both if time ran out.");
     module.attr("STATUSES") = nb::make_tuple("CONVERGED", "MAX_ITER", "TIME_LIMIT", "INTERRUPTED", "NONFINITE");

@@ -1,7 +1,7 @@
 // Eigenvalues and eigenvectors of a symmetric matrix, A = Σ_k d_k q_k q_kᵀ, for the small matrices of a start: Householder reflections make
 // it tridiagonal, implicit QL iterations make it diagonal (Bowdler, Martin, Reinsch & Wilkinson, 1968). Vectors are rows of the result.
 #pragma once
-#include "view.hpp"
+#include "share.hpp"
 
 namespace factormer::FACTORMER_SET {
 
@@ -9,6 +9,7 @@ class Eigen {
     static constexpr int32_t most_rounds = 60;  // of QL for one eigenvalue; two or three are usual
     double *Q_, *d_, *e_;
     Index n_;
+    Look& look_;
     double* q(Index k) { return Q_ + k * n_; }
 
     void tridiagonal() {
@@ -43,6 +44,7 @@ class Eigen {
                 }
             }
             d_[i] = h;
+            if (look_(2 * double(i) * double(i))) return;
         }
         for (Index i = 0; i + 1 < n; ++i) {  // the reflections, multiplied
             q(i)[n - 1] = q(i)[i], q(i)[i] = 1;
@@ -57,6 +59,7 @@ class Eigen {
                 }
             }
             for (Index k = 0; k <= i; ++k) next[k] = 0;
+            if (look_(2 * double(i) * double(i))) return;
         }
         for (Index j = 0; j < n; ++j) d_[j] = q(j)[n - 1], q(j)[n - 1] = 0;
         q(n - 1)[n - 1] = 1, e_[0] = 0;
@@ -97,6 +100,7 @@ class Eigen {
                 }
                 p = next != 0 ? -s * s2 * c3 * before * e_[l] / next : 0;
                 e_[l] = s * p, d_[l] = c * p;
+                if (look_(4 * double(m - l) * double(n))) return;
             }
             d_[l] += shifted, e_[l] = 0;
         }
@@ -120,13 +124,15 @@ class Eigen {
    public:
     static Index room(Index n) { return n * n + 2 * n; }
 
-    // Decompose an n×n matrix of which the lower half is read, in `room(n)` numbers.
-    Eigen(const double* A, Index n, double* memory) : Q_(memory), d_(memory + n * n), e_(d_ + n), n_(n) {
+    // Decompose an n×n matrix of which the lower half is read, in `room(n)` numbers. If the call has to end, nothing of it is of use.
+    Eigen(const double* A, Index n, double* memory, Look& look) : Q_(memory), d_(memory + n * n), e_(d_ + n), n_(n), look_(look) {
         for (Index i = 0; i < n; ++i)
             for (Index j = 0; j <= i; ++j) q(i)[j] = q(j)[i] = A[i * n + j];
         if (n == 0) return;
         tridiagonal();
+        if (look.ended()) return;
         diagonal();
+        if (look.ended()) return;
         sort();
     }
     const double* vector(Index k) const { return Q_ + k * n_; }  // of the eigenvalue k, the largest first

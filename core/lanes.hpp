@@ -33,7 +33,7 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         double w = __builtin_sqrt(norms[c]), h = __builtin_sqrt(norms[r + c]), a = 1, to_w = 1 / root, to_h = 1 / root;
         if (scale == Scale::balanced && w > 0 && h > 0) a = __builtin_sqrt(h / w);
         if (scale == Scale::sum && sums_of[r + c] > 0) a = sums_of[r + c], to_w = 1 / root / root, to_h = 1;
-        if (!(a > 0 && a <= largest_real)) a = 1;  // norms that overflow say nothing
+        if (!(a > 0 && a * to_w * sums_of[c] <= largest_real && to_h / a <= largest_real)) a = 1, to_w = to_h = 1 / root;  // what overflows says nothing
         times[c] = a * to_w, times[r + c] = to_h / a;
     }
     for (int s = 0; s < 2; ++s)
@@ -56,6 +56,36 @@ inline double proportion(const Lane& lane, const Prepared& of) {
     return times > 0x1p20 && times <= largest_real ? times : times < 0x1p-20 && times > 0 ? times : 1;
 }
 
+// How large random numbers are with which W Hᵀ has the mean of V.
+inline double size_of_draws(const Lane& lane, const Prepared& of) {
+    const double entries = double(of.m) * double(of.n);
+    double mean = of.total / entries;
+    if (!(mean > 0)) mean = __builtin_sqrt(of.squares / entries);  // a low-rank V may sum to anything
+    return __builtin_sqrt(4 * mean / double(lane.rank));
+}
+
+// Where a lane begins too late, it stays at its start, or at random numbers: of memory it gets no more than the factors need.
+inline void stay(Course& course, const Prepared& of, const Crew& crew) {
+    Lane& lane = course.lane;
+    Host& host = crew.looks[0].host();
+    const double size = size_of_draws(lane, of), scale = (size > 0 ? size : 1) / of.root;
+    constexpr Index some = 4096;
+    for (int s = 0; s < 2; ++s) {
+        const Index n = s ? of.n : of.m, count = n * lane.rank;
+        const uint64_t seed = s ? following(lane.seed) : lane.seed;
+        crew.share_all(blocks_of(count, some), [&](Index k, int, Look&) {
+            for (Index e = k * some; e < count && e < (k + 1) * some; ++e) {
+                lane.found[s][e] = lane.start[s] ? lane.start[s][e] : scale * uniform(seed, uint64_t(e));
+                if (lane.found_before[s]) lane.found_before[s][e] = lane.before[s] ? lane.before[s][e] : lane.found[s][e];
+            }
+        });
+    }
+    if (course.history.count == 0) course.history.push(course.momentum.error, host.seconds(host.self));
+    lane.error = course.history.error(course.history.count - 1);
+    lane.iterations = course.iterations, lane.status = Status(host.halted);
+    if (!lane.before[0]) lane.progress = {course.momentum.beta, course.momentum.last, course.momentum.bound, course.momentum.error, true};
+}
+
 template <class Matrix>
 void begin(Squares<Matrix>& run, const Matrix& V, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
     const Lane& lane = course.lane;
@@ -65,9 +95,7 @@ void begin(Squares<Matrix>& run, const Matrix& V, const Prepared& of, Course& co
         if (lane.before[0]) run.go_on_from(lane.before, lane.progress, of.root, course);
         return;
     }
-    double mean = of.total / course.entries;
-    if (!(mean > 0)) mean = __builtin_sqrt(of.squares / course.entries);  // a low-rank V may sum to anything
-    const double scale = __builtin_sqrt(4 * mean / double(lane.rank));
+    const double scale = size_of_draws(lane, of);
     auto mark = arena.mark();
     if (lane.draws != Start::rotated || !rotated(run, V, course, scale / 10, crew, arena)) run.draw(lane.seed, scale);
     arena.back(mark);
@@ -126,7 +154,7 @@ inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& 
                   {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
                   rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
     try {
-        crew.looks[0].now();  // a lane that begins too late stays at its start
+        const bool is_late = crew.looks[0].now();
         course.history.begin(lane.earlier, lane.n_earlier);
         course.iterations = lane.n_earlier > 0 ? int32_t(lane.n_earlier - 1) : 0;
         if (entries == 0) {  // nothing to fit
@@ -134,6 +162,8 @@ inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& 
                 for (Index i = 0; i < (s ? V.n : V.m) * lane.rank; ++i) lane.found[s][i] = 0;
             course.history.push(0, host.seconds(host.self));
             lane.error = 0, lane.iterations = 0, lane.status = Status::converged;
+        } else if (is_late) {
+            stay(course, V, crew);
         } else if (V.kind == Kind::dense64) {
             run_stages(V.dense64, V.narrow, V, course, crew, arena);
         } else if (V.kind == Kind::dense32) {
@@ -194,10 +224,14 @@ void make_sketch(const Matrix& V, const Prepared& of, Sketch& sketch, const Rule
     Lane lane;
     lane.rank = sketch.p;
     Course course{rules, lane, 0, 1, of.squares, of.scale, {}, {}, 0, {}, {}};
+    Look& look = crew.looks[0];
+    if (look.now()) {
+        sketch.status = Status(look.host().halted);
+        return;
+    }
     Squares<Matrix> run(V, course, crew, arena);
-    bool whole = find_basis(run, sketch.seed, sketch.powers);
-    if (!whole) {
-        sketch.status = Status(crew.looks[0].host().halted);
+    if (!find_basis(run, sketch.seed, sketch.powers, look)) {
+        sketch.status = Status(look.host().halted);
         return;
     }
     double kept = 0;

@@ -314,13 +314,15 @@ class Squares {
             double largest = 0;
             for (Index c = 0; c < r_; ++c) largest = d.gram[c * r_ + c] > largest ? d.gram[c * r_ + c] : largest;
             const double raised = round < 2 ? 16 * eps * largest : 0, least = 16 * eps;
-            for (Index c = 0; c < r_; ++c)
+            for (Index c = 0; c < r_; ++c) {
                 for (Index e = 0; e <= c; ++e) {
                     double value = d.gram[c * r_ + e] + (e == c ? raised : 0), whole = value;
                     for (Index k = 0; k < e; ++k) value -= L[c * r_ + k] * L[e * r_ + k];
                     if (e < c) L[c * r_ + e] = L[e * r_ + e] > 0 ? value / L[e * r_ + e] : 0;
                     else L[c * r_ + c] = value > least * whole && value > 0 ? __builtin_sqrt(value) : 0;
                 }
+                if (crew_.looks[0](double(c) * double(c) / 2)) return false;
+            }
             bool whole = over_chunks(d, [&](double* part, Index a, Index b, Real*, Real* x, int, Look& look) {
                 ahead(d, a, b, 0, x, false);
                 for (Index c = 0; c < r_; ++c) {

@@ -9,8 +9,10 @@ namespace factormer::FACTORMER_SET {
 
 // U becomes an orthonormal basis of (V Vᵀ)ᵏ V X for random columns X, k = `powers`, and Z = VᵀU (Halko et al., 2011); whether all was done.
 template <class Matrix>
-bool find_basis(Squares<Matrix>& run, uint64_t seed, int32_t powers) {
+bool find_basis(Squares<Matrix>& run, uint64_t seed, int32_t powers, Look& look) {
+    if (look.now()) return false;
     run.draw(seed, 1);
+    if (look.now()) return false;
     run.center(1, 0.5);
     bool whole = run.times(0) && run.orthonormalize(0);
     for (int32_t k = 0; whole && k < powers; ++k) whole = run.times(1) && run.orthonormalize(1) && run.times(0) && run.orthonormalize(0);
@@ -26,17 +28,21 @@ class Rotation {
     Real *rows_, *turned_, *R_, *small_;
     double *M_, *gram_, *eigen_;
 
-    // R becomes the rotation nearest to M, whose transpose is in `small_`: M (MᵀM)^−½.
-    void nearest() {
+    // R becomes the rotation nearest to M, whose transpose is in `small_`: M (MᵀM)^−½; whether all was done.
+    bool nearest(Look& look) {
+        const double column_work = double(r_) * double(r_);
         for (Index c = 0; c < r_; ++c)
             for (Index e = 0; e < r_; ++e) M_[c * r_ + e] = double(small_[c * rounded(r_, most_rows) + e]);
-        for (Index c = 0; c < r_; ++c)
+        for (Index c = 0; c < r_; ++c) {
             for (Index b = 0; b <= c; ++b) {
                 double total = 0;
                 for (Index e = 0; e < r_; ++e) total += M_[c * r_ + e] * M_[b * r_ + e];
                 gram_[c * r_ + b] = total;
             }
-        Eigen found(gram_, r_, eigen_);
+            if (look(column_work)) return false;
+        }
+        Eigen found(gram_, r_, eigen_, look);
+        if (look.ended()) return false;
         for (Index c = 0; c < r_ * r_; ++c) gram_[c] = 0;
         const double least = 0x1p-46 * found.value(0);
         for (Index k = 0; k < r_ && found.value(k) > least; ++k) {  // (MᵀM)^−½
@@ -45,6 +51,7 @@ class Rotation {
                 const double times = q[c] / __builtin_sqrt(found.value(k));
                 for (Index b = 0; b < r_; ++b) gram_[c * r_ + b] += times * q[b];
             }
+            if (look(column_work)) return false;
         }
         for (Index c = 0; c < r_; ++c) {
             double* column = eigen_;
@@ -52,7 +59,9 @@ class Rotation {
             for (Index b = 0; b < r_; ++b)
                 for (Index e = 0; e < r_; ++e) column[e] += M_[b * r_ + e] * gram_[c * r_ + b];
             for (Index e = 0; e < r_; ++e) R_[e * r_ + c] = Real(column[e]);
+            if (look(column_work)) return false;
         }
+        return true;
     }
 
    public:
@@ -83,8 +92,7 @@ class Rotation {
                     }
             }
             dots(rows_, ld_, r_, n, turned_, ld_, r_, small_, rounded(r_, most_rows), look);
-            if (look.ended()) return false;
-            nearest();
+            if (look.ended() || !nearest(look)) return false;
         }
         return true;
     }
@@ -100,10 +108,13 @@ bool rotated(Squares<Matrix>& run, const Matrix& V, const Course& course, double
     const uint64_t seed = course.lane.seed, seeds[] = {mixed(seed), mixed(seed + 1), mixed(seed + 2)};
     Lane wide;
     wide.rank = int32_t(p);
+    Look& look = crew.looks[0];
+    if (look.now()) return false;  // memory for it may take long
     Course about{course.rules, wide, 0, 1, course.sq_norm, 1, {}, {}, 0, {}, {}};
     Squares<Matrix> basis(V, about, crew, arena);
-    if (!find_basis(basis, seeds[0], 1)) return false;
-    Eigen found(basis.side[1].gram, p, arena.take<double>(Eigen::room(p)));
+    if (!find_basis(basis, seeds[0], 1, look)) return false;
+    Eigen found(basis.side[1].gram, p, arena.take<double>(Eigen::room(p)), look);
+    if (look.ended()) return false;
     if (!(found.value(0) > 0) || !(found.value(0) <= largest_real)) return false;
     const double unit = 1 / __builtin_sqrt(__builtin_sqrt(found.value(0)));  // in which the sample fits into float32
     double* to[2] = {arena.zeros<double>(k * p), arena.zeros<double>(k * p)};  // U√S = Σ_e to[0][c, e] U_e, and Z√S
@@ -125,24 +136,27 @@ bool rotated(Squares<Matrix>& run, const Matrix& V, const Course& course, double
                 for (Index e = 0; e < p; ++e) total += to[s][c * p + e] * double(basis.side[s].kept[e * basis.side[s].ld + row]);
                 rotation.row(c, at) = float(weight * total);
             }
+            if (look(double(k) * double(p))) return false;
             ++at;
         }
-    if (!rotation.find(seeds[2], crew.looks[0])) return false;
+    if (!rotation.find(seeds[2], look)) return false;
     run.draw(seed, little);
     for (int s = 0; s < 2; ++s) {
         Real* from = arena.zeros<Real>(p * k + lanes<Real>);  // U√S R = Σ_e from[e, c] U_e
-        for (Index e = 0; e < p; ++e)
+        for (Index e = 0; e < p; ++e) {
             for (Index c = 0; c < k; ++c) {
                 double total = 0;
                 for (Index b = 0; b < k; ++b) total += to[s][b * p + e] * rotation(b, c);
                 from[e * k + c] = Real(total);
             }
+            if (look(double(k) * double(k))) return false;
+        }
         const Side<Real>&d = run.side[s], &of = basis.side[s];
         constexpr Index some = 1024;
-        bool whole = crew.share(blocks_of(sizes[s], some), [&](Index piece, int, Look& look) {
+        bool whole = crew.share(blocks_of(sizes[s], some), [&](Index piece, int, Look& own) {
             const Index a = piece * some, n = sizes[s] - a < some ? sizes[s] - a : some;
             clear(d.kept + a, d.ld, n, k);
-            outer(p, from, k, of.kept + a, of.ld, n, k, d.kept + a, d.ld, look);
+            outer(p, from, k, of.kept + a, of.ld, n, k, d.kept + a, d.ld, own);
             for (Index c = 0; c < k; ++c)
                 for (Index i = a; i < a + rounded(n, lanes<Real>); ++i) {
                     const Real x = d.kept[c * d.ld + i];

@@ -98,7 +98,10 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
             seen.most = most_part[0] > 0 && most_part[1] > 0 ? most_part[0] * most_part[1] * double(in.p) : 0;
             if (seen.most > largest_real) seen.most = largest_real;
         } else if (kind == Kind::sparse) {
-            seen = survey_rows(in.values[0], 1, in.from[0][m], in.from[0][m], crew);
+            const Index nnz = in.from[0][m];
+            seen = survey_rows(in.values[0], 1, nnz, nnz, crew);
+            const Survey again = survey_rows(in.values[1], 1, nnz, nnz, crew);  // which may be another array of the caller
+            seen.broken += again.broken, seen.least = again.least < seen.least ? again.least : seen.least;
         } else {
             Index rows = in.transposed ? n : m, cols = in.transposed ? m : n;
             seen = kind == Kind::dense64 ? survey_rows(static_cast<const double*>(in.data), rows, cols, in.ld, crew)

@@ -73,14 +73,23 @@ inline int32_t number_in(const char* name) {
 
 inline std::atomic<int32_t> threads_set{0};
 
-inline int32_t threads() {
-    int32_t asked = threads_set.load();
-    if (asked > 0) return asked;
-    asked = number_in("FACTORMER_NUM_THREADS");
+inline int32_t threads_of_environment() {
+    int32_t asked = number_in("FACTORMER_NUM_THREADS");
     if (asked > 0) return asked;  // who names this package may have his reasons
     asked = number_in("OMP_NUM_THREADS");
     int32_t most = processors();
     return asked > 0 && asked < most ? asked : most;
+}
+
+inline int32_t threads() {
+    int32_t asked = threads_set.load();
+    return asked > 0 ? asked : threads_of_environment();
+}
+
+// 0, or as many as the environment says, leaves it to the environment, also if that changes.
+inline void set_threads(int32_t count) {
+    count = count > most_threads ? most_threads : count;
+    threads_set = count > 0 && count != threads_of_environment() ? count : 0;
 }
 
 }  // namespace factormer

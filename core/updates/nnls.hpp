@@ -14,12 +14,14 @@ class Exact {
     double *L_, *s_, *y_, *g_, *best_;
     int32_t *list_, *state_;  // 1: in the support, 0: at zero, 2: was tried in vain
 
-    // Solve G s = f on the components of state 1, the others of s being zero; return how many are not dependent, listed first.
-    Index solve(const double* f) {
+    // Solve G s = f on the components of state 1, the others of s being zero; return how many are not dependent, listed first, or −1 if the
+    // call has to end.
+    Index solve(const double* f, Look& look) {
         Index count = 0;
         for (Index c = 0; c < r_; ++c) {
             s_[c] = 0;
             if (state_[c] != 1) continue;
+            if (look(double(count) * double(count) / 2 + double(r_))) return -1;
             double left = G_[c * ld_ + c];
             for (Index b = 0; b < count; ++b) {
                 double value = G_[c * ld_ + list_[b]];
@@ -77,8 +79,8 @@ class Exact {
         for (int32_t round = 0; round < rounds; ++round) {
             Index asked = 0;
             for (Index c = 0; c < r_; ++c) asked += state_[c] == 1;
-            Index count = solve(f), wrong = 0;
-            if (count < asked || look(double(count) * double(count) * double(count) / 3 + double(r_) * double(r_))) return false;
+            Index count = solve(f, look), wrong = 0;
+            if (count < asked || look(double(r_) * double(r_))) return false;
             slopes(f, s_);
             for (Index c = 0; c < r_; ++c) {
                 bool changes = state_[c] == 1 ? s_[c] < 0 : g_[c] > bound(f, c);
@@ -113,7 +115,7 @@ class Exact {
             ++tries;
             if (enters < 0) return;
             state_[enters] = 1;
-            solve(f);
+            if (solve(f, look) < 0) return;
             if (state_[enters] != 1 || !(s_[enters] > 0)) {
                 state_[enters] = 2;
                 continue;
@@ -132,10 +134,10 @@ class Exact {
                 }
                 if (leaves < 0) break;
                 best_[leaves] = 0, state_[leaves] = 0;
-                solve(f);
+                if (solve(f, look) < 0) return;
             }
             double now = value(f, best_);
-            if (!(now < before) || look(double(r_) * double(r_) * double(r_) / 3)) return;
+            if (!(now < before) || look(double(r_) * double(r_))) return;
             before = now;
             for (Index c = 0; c < r_; ++c) state_[c] = state_[c] == 2 ? 0 : state_[c];  // it may pay from here
         }
@@ -170,7 +172,7 @@ inline void exact_rows(double* x, const double* F, Index ld, Index n, const Norm
     for (Index i = 0; i < n; ++i) {
         for (Index c = 0; c < r; ++c) row[c] = x[c * ld + i], f[c] = F[c * ld + i];
         exact.row(f, row, look);
-        if (look(double(r) * double(r) * double(r) / 6)) return;
+        if (look(double(r) * double(r))) return;
         for (Index c = 0; c < r; ++c) x[c * ld + i] = row[c];
     }
 }

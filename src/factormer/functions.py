@@ -265,18 +265,19 @@ def factorize_many(
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
     check_shared("factorize_many", options, COMMON)
-    jobs = jobs_of(
-        problems,
-        ranks,
-        n_init=n_init,
-        resample=resample,
-        random_state=random_state,
-        missing=missing,
-        device=device,
-        memory_limit=memory_limit,
-        options=options,
-    )
-    jobs.plan(0)  # which refuses what cannot be done
+    with threads():
+        jobs = jobs_of(
+            problems,
+            ranks,
+            n_init=n_init,
+            resample=resample,
+            random_state=random_state,
+            missing=missing,
+            device=device,
+            memory_limit=memory_limit,
+            options=options,
+        )
+        jobs.plan(0)  # which refuses what cannot be done
     if as_completed and progress:
         raise ValueError("as_completed=True shows no progress: leave out progress, and count")
     if folder is None:
@@ -319,6 +320,7 @@ def _seconds(time_limit: float | int) -> float:
 
 
 @hinted
+@threads()
 def explain(
     V: Any,
     rank: int,

@@ -26,12 +26,14 @@ def matrix(rng: np.random.Generator) -> Any:
     if V.size and rng.random() < 0.1:
         V[rng.integers(m), rng.integers(n)] = rng.choice(ODD)
     kind = rng.integers(8)
-    if kind == 0:
+    if kind == 0 and rng.random() < 0.2:
         return (
             "low-rank",
             rng.random((m, int(rng.integers(0, 9)))),
             rng.random((n, int(rng.integers(0, 9)))),
         )
+    if kind == 0:
+        return both(rng, np.abs(V))
     if kind == 1:
         p = int(rng.integers(0, 9))
         return ("low-rank", rng.standard_normal((m, p)), rng.random((n, p)))
@@ -61,7 +63,83 @@ def matrix(rng: np.random.Generator) -> Any:
     return V
 
 
+def both(rng: np.random.Generator, V: np.ndarray) -> Any:
+    """A sparse matrix by rows and by columns, one of whose arrays may be broken."""
+    rows = sp.csr_matrix(V)
+    columns = rows.tocsc()
+    parts = [
+        part
+        for A in (rows, columns)
+        for part in (A.indptr.astype(np.int64), A.indices, A.data.astype(float))
+    ]
+    if rng.random() < 0.3:
+        place = int(rng.integers(6))
+        broken = parts[place].copy()
+        if broken.size:
+            broken[rng.integers(len(broken))] = rng.integers(-3, 60)
+        parts[place] = broken[: rng.integers(len(broken) + 1)] if rng.random() < 0.3 else broken
+    return ("both", *V.shape, *parts)
+
+
+def sketched(rng: np.random.Generator) -> None:
+    """One sketch, the same on any number of threads, or a sentence."""
+    V, p, seed = matrix(rng), int(rng.integers(-1, 12)), int(rng.integers(2**63))
+    precision = str(rng.choice(["float64", "mixed", "float32"]))
+    core.use_isa(str(rng.choice(core.isas())))
+    found = []
+    for threads in (1, int(rng.integers(2, 5))):
+        try:
+            U, Z, lost = core.sketch(V, p, seed=seed, precision=precision, threads=threads)
+            found.append((U.tobytes(), Z.tobytes(), lost))
+            assert np.isfinite(U).all()
+            assert np.isfinite(Z).all()
+            assert lost >= 0
+        except (ValueError, MemoryError) as refused:
+            found.append(str(refused))
+            assert found[-1]
+    assert found[0] == found[1]
+
+
+def ended_early(rng: np.random.Generator) -> None:
+    """One call that has little time or none: its factors are nonnegative and finite."""
+    m, n, r = (int(k) for k in rng.integers(1, 60, 3))
+    V, starts = rng.random((m, n)), [str(rng.choice(["random", "rotated"])) for _ in range(3)]
+    core.use_isa(str(rng.choice(core.isas())))
+    found = core.run(
+        [V, sp_given(V)],
+        [0, 1, 0],
+        [r] * 3,
+        [1, 2, 3],
+        starts,
+        max_iter=10**6,
+        tol=0.0,
+        seconds=float(rng.choice([0.0, 1e-6, 1e-4, 1e-3])),
+        finish=str(rng.choice(["none", "sweeps", "exact"])),
+        precision=str(rng.choice(["float64", "mixed", "float32"])),
+        threads=int(rng.integers(1, 4)),
+    )
+    for W, H, *_ in found:
+        for factor in (W, H):
+            assert np.isfinite(factor).all()
+            assert (factor >= 0).all()
+
+
+def sp_given(V: np.ndarray) -> Any:
+    """The larger entries of a matrix, as the core takes sparse ones."""
+    return given(sp.csr_matrix(np.where(V > 0.5, V, 0)))
+
+
 def call(rng: np.random.Generator) -> None:
+    """One call: a sketch, a run that is cut short, or up to five lanes."""
+    kind = rng.random()
+    if kind < 0.1:
+        return sketched(rng)
+    if kind < 0.13:
+        return ended_early(rng)
+    return lanes(rng)
+
+
+def lanes(rng: np.random.Generator) -> None:
     """One call of up to five lanes."""
     matrices = [matrix(rng) for _ in range(rng.integers(1, 4))]
     count = int(rng.integers(0, 6))
@@ -88,10 +166,19 @@ def call(rng: np.random.Generator) -> None:
         rules["starts"] = [
             (rng.random((s[0], max(r, 0))), rng.random((s[-1], max(r, 0))))
             if rng.random() < 0.7
-            else None
+            else rng.choice(["random", "rotated"]).item()
             for s, r in zip(shapes, ranks, strict=True)
         ]
-    if rng.random() < 0.05:
+        if rng.random() < 0.3:
+            rules["fixed"] = [
+                None
+                if isinstance(start, str) and rng.random() < 0.95
+                else [np.flatnonzero(rng.random(max(r, 0)) < 0.3).tolist() for _ in range(2)]
+                for start, r in zip(rules["starts"], ranks, strict=True)
+            ]
+    elif rng.random() < 0.3:
+        rules["starts"] = ["rotated"] * count
+    if rng.random() < 0.02:
         rules["pull"] = 0.2
     if rng.random() < 0.1:
         rules["callback"] = lambda *row: False

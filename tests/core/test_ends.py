@@ -1,9 +1,11 @@
 """Why and when runs end, and who may watch them."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from tests.core import reference
 from tests.core.lanes import as_array, core, given, kinds, one, planted, rmse, run
@@ -126,7 +128,7 @@ def test_who_watches_may_call_the_core():
 def test_numbers_that_overflow_end_a_run():
     V = planted(20, 10, 2)
     start = (np.full((20, 2), 1e200), np.full((10, 2), 1e200))
-    found = one(V, 2, start=start, fixed=([0], [0]), max_iter=10)
+    found = one(V, 2, start=start, fixed=([0], []), max_iter=10)  # or it would be scaled
     assert found.status == "NONFINITE"
     assert np.isfinite(found.W).all()
 
@@ -196,3 +198,48 @@ def test_a_sketch_nearly_spans_the_matrix(kind, precision):
     np.testing.assert_allclose(U.T @ U, np.eye(15) * (np.abs(U).sum(axis=0) > 0), atol=digits)
     assert ((A - U @ Z.T) ** 2).sum() <= 1.2 * (left**2).sum() + digits * (A**2).sum()
     assert lost == pytest.approx(((A - U @ Z.T) ** 2).sum(), abs=digits * (A**2).sum())
+
+
+def test_lanes_that_begin_too_late_stay_at_their_starts():
+    V, given_start = planted(50, 40, 4), (np.full((50, 3), 2.0), np.full((40, 3), 3.0))
+    starts = [None, "rotated", given_start]
+    found = run([V], [0] * 3, [3] * 3, [5, 6, 7], starts=starts, seconds=0, **LONG)
+    assert {(f.status, f.iterations, f.error) for f in found} == {("TIME_LIMIT", 0, np.inf)}
+    for lane, seed in zip(found, (5, 6), strict=False):
+        W, H = reference.random_start(V, 3, seed)
+        np.testing.assert_allclose(lane.W, W, rtol=1e-12)
+        np.testing.assert_allclose(lane.H, H, rtol=1e-12)
+    np.testing.assert_array_equal(found[2].W, given_start[0])
+    np.testing.assert_array_equal(found[2].H, given_start[1])
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"start": "rotated"}, {"start": "rotated", "precision": "mixed"}, {"finish": "exact"}],
+    ids=str,
+)
+def test_small_dense_algebra_of_a_high_rank_ends_in_time(rules):
+    """Eigenvectors and Cholesky factors of rank 1 000 take several times this limit."""
+    rng, r = np.random.default_rng(0), 1000
+    V = rng.random((1100, 1050))
+    if "finish" in rules:
+        rules = rules | {"start": (np.ones((1100, r)), rng.random((1050, r))), "max_iter": 0}
+    begun = time.perf_counter()
+    found = one(V, r, seconds=0.5, **{"tol": 0.0, "max_iter": 10**6} | rules)
+    assert found.status == "TIME_LIMIT"
+    assert time.perf_counter() - begun < 6
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize(("value", "sentence"), [(np.nan, "NaN"), (-1.0, "negative")])
+def test_entries_by_columns_are_looked_at_like_those_by_rows(half, value, sentence):
+    rows = sp.csr_matrix(planted(12, 9, 3))
+    columns = rows.tocsc()
+    parts = [
+        part
+        for A in (rows, columns)
+        for part in (A.indptr.astype(np.int64), A.indices, A.data.copy())
+    ]
+    parts[3 * half + 2][5] = value
+    with pytest.raises(ValueError, match=sentence):
+        core.run([("both", 12, 9, *parts)], [0], [2], [0])

@@ -235,6 +235,20 @@ def test_the_scale_of_v_does_not_matter(kind, scale):
     np.testing.assert_allclose(fit, plain.W @ plain.H.T, rtol=0.05, atol=1e-2)
 
 
+@pytest.mark.parametrize("scale", ["sum", "balanced", "none"])
+def test_components_that_vanish_beside_others_stay_finite(scale):
+    """One entry is all of V, so that sums of components end at the least of numbers."""
+    rules = {"tol": 0.0, "precision": "mixed", "scale": scale, "order": False, "finish": "none"}
+    for k in range(60):
+        rng = np.random.default_rng(k)
+        V = rng.random((int(rng.integers(2, 40)), 3)) * 10.0 ** rng.integers(-3, 4)
+        V[rng.integers(len(V)), 1] = 1.7e308
+        for max_iter in (0, 1, 2, 5):
+            found = one(V, 9, k, max_iter=max_iter, **rules)
+            assert np.isfinite(found.W).all()
+            assert np.isfinite(found.H).all()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("precision", ["float64", "mixed", "float32"])
 def test_a_ragged_list_of_odd_problems(threads, precision):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import joblib
 import pytest
-import threadpoolctl
 
 from tests.core.built import ROOT
 from tests.core.lanes import core, one, planted
@@ -143,31 +142,21 @@ def test_a_control_group_bounds_the_threads(tmp_path):
     assert core.quota(str(tmp_path), "/one") == 0.5
 
 
-def test_threadpoolctl_can_set_the_threads():
-    class Controller(threadpoolctl.LibController):
-        user_api = internal_api = "factormer"
-        filename_prefixes = ("_core",)
-        check_symbols = ("factormer_get_num_threads", "factormer_set_num_threads")
-
-        def get_num_threads(self):
-            return self.dynlib.factormer_get_num_threads()
-
-        def set_num_threads(self, num_threads):
-            return self.dynlib.factormer_set_num_threads(num_threads)
-
-        def get_version(self):
-            return None
-
-        def set_additional_attributes(self):
-            pass
-
-    threadpoolctl.register(Controller)
+def test_a_number_of_threads_that_is_set_counts_until_it_is_the_environments():
+    library = ctypes.CDLL(core.__file__)
     before = core.threads()
-    with threadpoolctl.threadpool_limits(1, user_api="factormer"):
-        assert core.threads() == 1
-    assert core.threads() == before
-    core.set_threads(0)
-    assert ctypes.CDLL(core.__file__).factormer_get_num_threads() == core.threads()
+    core.set_threads(before + 1)
+    assert library.factormer_get_num_threads() == core.threads() == before + 1
+    core.set_threads(10**6)
+    assert core.threads() == 256
+    for count in (-1, 0, before):
+        core.set_threads(before + 1)
+        core.set_threads(count)
+        assert core.threads() == before
+    back = "core.set_threads(core.threads() + 1); core.set_threads(core.threads() - 1)"
+    again = "import os; os.environ['FACTORMER_NUM_THREADS'] = '7'; print(core.threads())"
+    done = python(f"from tests.core.lanes import core; {back}; {again}", FACTORMER_NUM_THREADS="3")
+    assert done.stdout.strip() == "7"
 
 
 def test_the_environment_chooses_the_instruction_set():

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+from factormer.kernels.threads import limited
+
 
 @contextmanager
 def using(count: int) -> Iterator[None]:
@@ -14,6 +16,7 @@ def using(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
-        yield
+        with limited(count):
+            yield
     finally:
         torch.set_num_threads(before)

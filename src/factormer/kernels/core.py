@@ -1,7 +1,8 @@
 """The compiled core as a module, where the package has one; and the rules that it shares with GPUs.
 
 FACTORMER_NO_CORE=1 does without it. FACTORMER_CORE names a folder with another build of it, with
-sanitizers, say.
+sanitizers, say. Its threads are a pool of its own, which threadpoolctl knows as "factormer": the
+library is loaded with this module, so that limits set before the first call hold for that, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import threadpoolctl
+
+from factormer.kernels import threads
 
 _NAME = "factormer._core"
 _PACKAGE = Path(__file__).parents[1]
@@ -26,23 +32,47 @@ _REMEDY = (
 @cache
 def core() -> ModuleType | None:
     """Return the compiled core, or None; if it is missing or broken, a warning says so once."""
-    if os.environ.get("FACTORMER_NO_CORE", "0") not in ("", "0"):
+    if _is_refused():
         return None
+    module, flaw = _loaded()
+    if flaw is not None:
+        _warn(flaw)
+    return module
+
+
+def _is_refused() -> bool:
+    return os.environ.get("FACTORMER_NO_CORE", "0") not in ("", "0")
+
+
+def _loaded() -> tuple[ModuleType | None, str | None]:
+    """Return the module, or None and what is wrong."""
     if _NAME in sys.modules:
-        return sys.modules[_NAME]
+        return sys.modules[_NAME], None
     place = os.environ.get("FACTORMER_CORE") or str(_PACKAGE)
     spec = PathFinder.find_spec(_NAME, [place])
     if spec is None or spec.loader is None:
-        _warn("factormer has no compiled core here, so it is slower.")
-        return None
+        return None, "factormer has no compiled core here, so it is slower."
     try:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
     except ImportError as error:
-        _warn(f"The compiled core of factormer cannot be loaded, so it is slower: {error}.")
-        return None
+        return None, f"The compiled core of factormer cannot be loaded, so it is slower: {error}."
     sys.modules[_NAME] = module
-    return module
+    return module, None
+
+
+def width() -> int:
+    """Return how many threads a call of the core may use here.
+
+    FACTORMER_NUM_THREADS or threadpoolctl says how many, and fewer where work is shared out
+    already. Without that variable there are no more than torch has, OMP_NUM_THREADS, the processors
+    that the process may run on, and the quota of its container, rounded up.
+    """
+    module = core()
+    assert module is not None
+    named = os.environ.get("FACTORMER_NUM_THREADS", "").strip()
+    is_named = named.isdecimal() and int(named) > 0
+    return min(module.threads(), threads.most(), module.threads() if is_named else threads.width())
 
 
 def isa() -> str | None:
@@ -74,5 +104,33 @@ def headers() -> dict[str, str]:
     return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
+class _Pool(threadpoolctl.LibController):  # pyright: ignore[reportGeneralTypeIssues]
+    """The threads of the core, as threadpoolctl reads and sets them."""
+
+    user_api = internal_api = "factormer"
+    filename_prefixes = ("_core",)
+    check_symbols = ("factormer_get_num_threads", "factormer_set_num_threads")
+
+    def get_num_threads(self) -> Any:
+        """Return how many threads calls use."""
+        return self.dynlib.factormer_get_num_threads()
+
+    def set_num_threads(self, num_threads: int) -> None:
+        """Let calls use so many."""
+        self.dynlib.factormer_set_num_threads(num_threads)
+
+    def get_version(self) -> Any:
+        """Return nothing: the core has the version of the package."""
+        return None
+
+    def set_additional_attributes(self) -> None:
+        """Set nothing more."""
+
+
 def _warn(sentence: str) -> None:
     warnings.warn(f"{sentence} {_REMEDY}", RuntimeWarning, stacklevel=4)
+
+
+threadpoolctl.register(_Pool)
+if not _is_refused():
+    _loaded()

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
+from math import inf
 from threading import Lock, local
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ _WORTH = 1_000_000  # multiplications that a thread should get, or it is not wor
 _kept, _lock = local(), Lock()
 _widths: dict[object, int] = {}  # of each block that is open: torch's threads before the first
 _width: ContextVar[int] = ContextVar("width", default=0)  # 0: outside of any block
+_most: ContextVar[float] = ContextVar("most", default=inf)  # for whoever shares work out here
 
 
 @contextmanager
@@ -60,9 +62,25 @@ def _free() -> int:
         return (list(_widths.values()) or [torch.get_num_threads()])[0]
 
 
+def most() -> float:
+    """Return how many threads may work for this one at most; infinite where nobody said."""
+    return _most.get()
+
+
+@contextmanager
+def limited(count: int) -> Iterator[None]:
+    """Let work be shared out over so many threads at most."""
+    token = _most.set(min(count, _most.get()))
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
 def narrow(width: int) -> None:
     """Let this thread share its work out over so many, and torch in it use one."""
     _width.set(width)
+    _most.set(width)
     torch.set_num_threads(1)
 
 
@@ -83,7 +101,7 @@ def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
 
 
 def gather(part: Callable[[int, int], A], n: int, size: int, *, work: int) -> list[A]:
-    """What part(start, stop) returns for blocks of `size` that make up range(n), in order."""
+    """Return what part(start, stop) returns for blocks of `size` of range(n), in order."""
     starts = range(0, n, size)
     found: dict[int, A] = {}
 

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from factormer.data import Matrix
-from factormer.kernels.threads import width
+from factormer.kernels.core import width
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
 from factormer.run import core

@@ -20,8 +20,7 @@ import torch
 from factormer.data import Dense, LowRank, Matrix, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start
-from factormer.kernels.core import core
-from factormer.kernels.threads import width
+from factormer.kernels.core import core, width
 from factormer.problem.problem import Problem
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.request import Request
@@ -33,6 +32,7 @@ from factormer.starts import Initializer, Random, Rotated
 _MOST_ITERATIONS = 2**31 - 1  # that the core counts
 _NEAR = 1e-4  # of the largest error: an error whose digits products of sparse data may not have
 READINGS = 4  # of V, for a sketch: from both sides, twice
+_AFTERWARDS = 1e8  # multiplications that may be made to know an error after the time is up
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 
@@ -144,13 +144,18 @@ def best_of(runs: Sequence[Run]) -> Run:
 
 
 def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
-    """The result of a run; of a resampled V where one is given."""
+    """The result of a run; of a resampled V where one is given.
+
+    Where the time was up before a large V was read once, the error is not known: it is infinite.
+    """
     problem = plan.request.problem
     problem = problem if V is None else replace(problem, V=V)
     x = _point(run, problem)
     error = torch.from_numpy(np.array(run.error))
     blurred = isinstance(problem.V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
-    if blurred or not run.error < math.inf:  # products lack digits, or time was up before
+    is_known = run.error < math.inf
+    in_time = run.status not in _CUT_SHORT or problem.V.work() * problem.rank <= _AFTERWARDS
+    if in_time and (blurred or not is_known):
         error = problem.rmse(x)
     return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
@@ -309,7 +314,7 @@ def _carried_out(
         starts: Any = [(run.W, run.H) for run in runs if run is not None]
         earlier: Any = [run.history for run in runs if run is not None]
     else:
-        starts, earlier = _starts(lanes, views, index), None
+        starts, earlier = _starts(lanes, views, index, until), None
     module, plan, problem = core(), lanes[0].plan, lanes[0].plan.request.problem
     assert module is not None
     offset = time.perf_counter() - started
@@ -395,8 +400,13 @@ class _Passes(NamedTuple):
         return np.concatenate([earlier, begun + later])
 
 
-def _starts(lanes: list[Lane], views: list[Matrix], index: list[int]) -> list[Any] | None:
-    """The starts of lanes: points, or names of what the core makes; None where all are random."""
+def _starts(
+    lanes: list[Lane], views: list[Matrix], index: list[int], until: float | None
+) -> list[Any] | None:
+    """The starts of lanes: points, or names of what the core makes; None where all are random.
+
+    Those that there is no time for are random.
+    """
     found: list[Any] = [None] * len(lanes)
     for k, lane in enumerate(lanes):
         request = lane.plan.request
@@ -408,6 +418,8 @@ def _starts(lanes: list[Lane], views: list[Matrix], index: list[int]) -> list[An
             continue
         if lane.start is lane.plan.start and request.x0 is not None and request.start == "custom":
             x = check_start(request.x0)
+        elif _left(until) == 0 and _fixed(problem, 1) is None:
+            continue
         else:
             x = _made(lane.start, problem, lane.seed)
         x = problem.taken(x)

@@ -31,6 +31,9 @@ from factormer.solvers.newton import Newton, thinned
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
 _LIMIT = 500  # iterations to get there, at most
+_CLEAR = (
+    1e-2  # of the squared error with penalties: without them it has digits enough from there on
+)
 _STEPS = 2e4  # entries × iterations, if each is many proximal steps; at least a fifth of _LIMIT
 
 
@@ -214,7 +217,11 @@ def misfit_of(problem: Problem, result: Result) -> Float[Tensor, "*b"] | None:
     if not (problem.on_w.terms or problem.on_h.terms):
         return None
     V, x = problem.V, result.factors
-    if isinstance(V, Blocks):  # V is not read again: the penalties are subtracted
+    if isinstance(V, Blocks) or (problem.is_quadratic and problem.is_elastic):
         penalty = problem.on_w.value(x.W.double()) + problem.on_h.value(x.H.double())
-        return (result.error.square() - 2 * penalty / problem.size()).clamp(min=0).sqrt()
+        whole = result.error.double().square()
+        left = whole - 2 * penalty / problem.size()
+        unknown = bool(whole.isinf().all())  # since there was no time
+        if isinstance(V, Blocks) or unknown or bool((left > _CLEAR * whole).all()):
+            return left.clamp(min=0).sqrt()  # V is not read again
     return rmse(replace(problem, on_w=Penalties(()), on_h=Penalties(())), x)

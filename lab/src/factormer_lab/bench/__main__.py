@@ -35,6 +35,7 @@ BENCHMARKS = {
     "workers": Benchmark("dask_workers", "Blocks on one and two Dask workers."),
     "scaling": Benchmark("scaling", "Time and memory against size, rank and threads.", True),
     "cold": Benchmark("cold", "What do import and the first call cost?", True),
+    "limits": Benchmark("limits", "How long after their time limit do calls end?"),
     "newcomer": Benchmark("newcomer", "How long is it from a clone to a report?", True),
     "rank": Benchmark("rank.run", "How often are planted ranks found?"),
     "rank-report": Benchmark("rank.summary", "Table and picture of the answers of `rank`.", True),
