@@ -138,6 +138,7 @@ def test_options_reach_the_fit(capsys):
         "seed": 3,
         "n_init": 1,
         "repeats": None,
+        "resample": "none",
         "holdout": None,
     }
     assert run.description()["command"].startswith("factormer fit data.npy --rank 2 --loss 1.5")
