@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from factormer.app.runs import RankResult
@@ -66,9 +67,23 @@ def test_hidden_entries_decide_for_the_smallest_rank_that_is_as_good():
     assert close.rank == 3
     assert close.text == (
         "It is the smallest rank that predicts hidden entries as well as the best one, 4, within "
-        "one standard error. As 4 is the largest rank that was tried, try larger ones too."
+        "one standard error. Hidden entries do not tell ranks 3 and 4 apart: another seed may "
+        "recommend another of them. As 4 is the largest rank that was tried, try larger ones too."
     )
     assert advised(hidden([2.0, 2.1]), OPTIONS) is None
+
+
+def test_ranks_that_hidden_entries_do_not_tell_apart_are_named():
+    rng = np.random.default_rng(1)
+    folds = np.array([[9.0], [1.4], [1.4], [1.4], [4.0], [1.4]]) * rng.uniform(0.7, 1.3, (6, 10))
+    found = advised(hidden(*folds.tolist()), OPTIONS)
+    assert found is not None
+    assert "Hidden entries do not tell ranks 3 to 5 and 7 apart" in found.text
+    folds[:, 0] = 1000.0  # a fold that no rank predicts
+    folds[3, 0] = 1e6
+    same = advised(hidden(*folds.tolist()), OPTIONS)
+    assert same is not None
+    assert same.rank == found.rank
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,13 +88,20 @@ def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | 
     found = validated(results, options["loss"], options.get("holdout") or 0.0)
     if found is None or len(found.ranks) < 2:
         return None
+    as_good = [int(rank) for rank in found.ranks_as_good]
     if found.rank == found.rank_1se:
         text = f"Hidden entries are predicted best at rank {found.rank}"
-        text += ", and clearly worse at every smaller one." if found.rank > found.ranks[0] else "."
+        is_clear = found.ranks[0] < found.rank == as_good[0]
+        text += ", and clearly worse at every smaller one." if is_clear else "."
     else:
         text = (
             "It is the smallest rank that predicts hidden entries as well as the best one, "
             f"{found.rank}, within one standard error."
+        )
+    if len(as_good) > 1:
+        text += (
+            f" Hidden entries do not tell ranks {_named(as_good)} apart: another seed may "
+            "recommend another of them."
         )
     if found.rank == found.ranks[-1]:
         text += f" As {found.rank} is the largest rank that was tried, try larger ones too."
@@ -121,6 +129,15 @@ def _stable(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | 
         f"{_MEAN:g} or more, and no component below {_LEAST:g})."
     )
     return Advice(rank, "stability", text + _edge(rank, [k for k, _ in have]))
+
+
+def _named(ranks: list[int]) -> str:
+    """Name two ranks or more in ascending order, three in a row and more as a range."""
+    parts: list[str] = []
+    for _, run in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
+        row = [rank for _, rank in run]
+        parts += [f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row)
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _edge(rank: int, ranks: Sequence[int]) -> str:

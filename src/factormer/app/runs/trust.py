@@ -22,7 +22,7 @@ from factormer.select.consensus import consensus
 from factormer.select.holdout import parts_of
 from factormer.select.validate import CrossValidation, cross_validate
 
-_FOLDS = 5
+_FOLDS = 10
 _ALIKE = ("loss", "regularize_W", "regularize_H", "solver", "accelerator")
 _DATA = ("mask", "weights", "missing", "device", "random_state", "time_limit")
 
