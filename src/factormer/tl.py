@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from factormer.data.intake import is_sparse
+from factormer.data.sources import source_of
 from factormer.functions import factorize
 from factormer.run.order import shares
 from factormer.select.ranks.select import select_rank
@@ -65,6 +66,11 @@ def fit(
         regularize_W, n_init, max_iter, … A rank is chosen with those that say what the data is:
         loss, weights, missing and memory_limit.
     """
+    if not copy and getattr(adata, "isbacked", False) and getattr(adata, "is_view", False):
+        raise ValueError(
+            "adata is a view of a backed AnnData, into which nothing can be written; load it "
+            "first: part = adata.to_memory()"
+        )
     adata = adata.copy() if copy else adata
     V = _entries(adata, layer)
     n_genes = V.shape[1]
@@ -148,7 +154,9 @@ def _entries(adata: Any, layer: str | None) -> Any:
         V = layers[layer]
     if V is None:
         raise ValueError("adata has no X; name a layer")
-    return V.tocsr() if is_sparse(V) else np.asarray(V)
+    if is_sparse(V):
+        return V.tocsr()
+    return V if source_of(V) is not None else np.asarray(V)  # X of a backed AnnData is a source
 
 
 def _names(adata: Any, n_genes: int) -> np.ndarray:
