@@ -222,6 +222,7 @@ def cross_validate(
         ended = factorize_many(
             [seen[f] for f, _ in jobs],
             [int(tried[k]) for _, k in jobs],
+            grid=False,
             n_init=n_init,
             as_completed=True,
             random_state=seed,
