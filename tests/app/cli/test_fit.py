@@ -137,6 +137,7 @@ def test_options_reach_the_fit(capsys):
         "device": "cpu",
         "seed": 3,
         "n_init": 1,
+        "scale": "balanced",
         "repeats": None,
         "resample": "none",
         "holdout": None,

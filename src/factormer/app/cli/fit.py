@@ -104,6 +104,14 @@ def fit(
     n_init: Annotated[
         int, _opt("Runs of each rank from different starts; the best is kept.", Solver)
     ] = 1,
+    scale: Annotated[
+        str,
+        _opt(
+            "balanced, or sum: components that sum to 1, used in the units of the data "
+            "(signatures and exposures).",
+            Model,
+        ),
+    ] = "balanced",
     repeats: Annotated[
         int | None, _opt("Runs from random starts: keep what they agree on, and how far.", Trust)
     ] = None,
@@ -156,6 +164,7 @@ def fit(
         needs |= {"regularize-w": regularize_w, "regularize-h": regularize_h, "layout": layout}
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
         needs["resample"] = resample
+        needs["scale"] = None if scale == "balanced" else scale
         needs |= {"rank select": rank == "select", "title": title, "loss select": loss == "select"}
         needs |= {"row-labels": row_labels, "column-labels": column_labels, "resize": resize}
         needs |= {"rows-are": rows_are, "columns-are": columns_are, "compare": compare}
@@ -210,6 +219,7 @@ def fit(
         device=device,
         seed=seed,
         n_init=n_init,
+        scale=scale,
         repeats=repeats,
         resample=drawn.kind,
         holdout=holdout,

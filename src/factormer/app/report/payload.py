@@ -30,6 +30,7 @@ from factormer.app.runs.resampling import samples_are_columns
 from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
+from factormer.app.runs.units import summed_side
 from factormer.problem.penalties import Simplex
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
@@ -66,7 +67,7 @@ def payload(folder: RunFolder) -> dict[str, Any]:
         "made_with": run["made_with"],
         "rows": reductions[0].described(),
         "columns": reductions[1].described(),
-        "sums": _sums(run["options"]),
+        "sums": _sums(folder),
         "swapped": samples_are_columns(rows, columns) if how.swap is None else how.swap,
         "names": {
             str(rank): {str(c): name for c, name in of.items()} for rank, of in names.items()
@@ -90,11 +91,14 @@ def _factors(folder: RunFolder, result: RankResult) -> tuple[np.ndarray, np.ndar
             folder.rank(result.rank) / "factors.npz", f"has factors of {sizes} rows, not {wanted}"
         )
     W, H = (stored[name].astype(np.float64) for name in "WH")
-    return (W, H) if _sums(folder.description()["options"]) else _scaled(W, H)
+    return (W, H) if _sums(folder) else _scaled(W, H)
 
 
-def _sums(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _sums(folder: RunFolder) -> dict[str, dict[str, Any]]:
     """The factors whose rows, or columns, have a sum, which their numbers show: W, H, or both."""
+    options = folder.description()["options"]
+    if options.get("scale") == "sum":
+        return {summed_side(*folder.axes()): asdict(Simplex(by="columns"))}
     asked = {name: parse_all(options.get(f"regularize_{name.lower()}") or ()) for name in "WH"}
     return {
         name: asdict(term)

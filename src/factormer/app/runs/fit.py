@@ -30,6 +30,7 @@ from factormer.app.runs.trust import (
     held_out,
     told,
 )
+from factormer.app.runs.units import check_scale, in_units
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.problem.losses import as_loss
@@ -63,6 +64,7 @@ class FitOptions:
     device: str | None = None
     seed: int | None = 0
     n_init: int = 1
+    scale: str = "balanced"  # or "sum": components of sum 1
     repeats: int | None = None  # runs of which the consensus is kept
     resample: str = "none"  # new data for each of them: poisson, bootstrap or none
     holdout: float | None = None  # share of entries to hide, for their error
@@ -70,7 +72,7 @@ class FitOptions:
     def keywords(self) -> dict[str, Any]:
         """Return the options as keywords of `factorize`."""
         options = asdict(self)
-        for name in ("repeats", "resample", "holdout"):
+        for name in ("scale", "repeats", "resample", "holdout"):
             del options[name]
         return {
             "regularize_W": parse_all(options.pop("regularize_w")),
@@ -107,6 +109,7 @@ def fit(
     folder, counts = RunFolder(path), Counts(mask, weights)
     keywords = options.keywords() | counts.keywords()
     check_trust(options.repeats, options.holdout, options.n_init, symmetric=options.symmetric)
+    check_scale(options.scale, is_free=_is_free(keywords))
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
@@ -143,6 +146,8 @@ def fit(
                 fitted = _Fitted(best_run(data.V, rank, keywords, folder.runs(rank), ran))
             else:
                 fitted = _fitted(folder, data, rank, keywords, callback)
+            x = in_units(fitted.result.factors, options.scale, data.rows, data.columns)
+            fitted = fitted._replace(result=replace(fitted.result, factors=x))
             done[rank] = _kept(folder, data, rank, keywords, counts, bound, fitted, hidden)
             if not done[rank].is_finished:
                 break
