@@ -24,6 +24,7 @@ from factormer.many.ragged import Ragged
 from factormer.many.results import Batch, Results
 from factormer.many.run import batches
 from factormer.problem.loss import Loss
+from factormer.problem.penalties import Penalties, Volume
 from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
 from factormer.run.hints import check_shared, hinted
@@ -194,8 +195,29 @@ def factorize(
             scale=scale,
             engine=engine,
         )
+        request = with_volumes(request)
         (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
+
+
+def with_volumes(request: Request) -> Request:
+    """Return the request with the weight of a fit without it for a `Volume()` that has none."""
+    problem = request.problem
+    sides = {"on_w": problem.on_w.terms, "on_h": problem.on_h.terms}
+    if all(getattr(term, "weight", 0) is not None for terms in sides.values() for term in terms):
+        return request
+    bare = {
+        side: Penalties.of([term for term in terms if getattr(term, "weight", 0) is not None])
+        for side, terms in sides.items()
+    }
+    plain = replace(request, problem=replace(problem, **bare), n_init=1)
+    (result,) = execute(choose(plain))
+    misfit = float(result.rmse) ** 2 * math.prod(problem.V.shape) / 2
+    found = {}
+    for (side, terms), X in zip(sides.items(), result.factors, strict=True):
+        suited = [term.suited(misfit, X) if isinstance(term, Volume) else term for term in terms]
+        found[side] = Penalties.of(suited)
+    return replace(request, problem=replace(problem, **found))
 
 
 def _warn_of_stack(shape: tuple[int, ...]) -> None:
