@@ -117,8 +117,8 @@ def model_cards(cards: Mapping[str, Card]) -> Iterator[str]:
     """The lines of the page of model cards."""
     yield "# Model cards\n"
     yield "The networks that ship with the package, from the cards in their files; the command"
-    yield "`factormer models` prints the same. A file is safetensors with a JSON header: loading"
-    yield "it executes nothing.\n"
+    yield "`factormer models NAME` prints the same. A file is safetensors with a JSON header:"
+    yield "loading it executes nothing.\n"
     for name, card in cards.items():
         yield from _model_card(name, card)
 

@@ -432,3 +432,12 @@ def test_accelerator_under_the_automatic_solver_is_no_worse_than_hals_alone():
     plain = factorize(digits, 10, max_iter=30, solver="hals")
     accelerated = factorize(digits, 10, max_iter=30, accelerator="accel-r10")
     assert accelerated.rmse <= plain.rmse * 1.001
+
+
+def test_an_array_of_three_axes_is_warned_of():
+    V = np.random.default_rng(0).random((3, 6, 5))
+    with pytest.warns(FutureWarning, match=r"stack of 3 separate matrices of 6×5") as seen:
+        factormer.factorize(V, 2, max_iter=3)
+    assert "factormer.factorize_many(V, rank)" in str(seen[0].message)
+    assert "V.reshape(-1, V.shape[-1])" in str(seen[0].message)
+    assert seen[0].filename == __file__

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from factormer import factorize, tl
+from factormer import factorize, select_rank, tl
 
 
 class Cells(SimpleNamespace):
@@ -103,3 +103,31 @@ def test_what_is_not_there_gets_a_sentence(adata, wrong, sentence):
         tl.fit(adata, 2, **wrong)
     with pytest.raises(ValueError, match=r"run factormer\.tl\.fit first"):
         tl.markers(adata)
+
+
+def test_a_rank_is_chosen_under_what_is_fitted(adata, monkeypatch):
+    asked = []
+
+    def seen(V, **options):
+        asked.append((V, options))
+        return select_rank(V, **options)
+
+    monkeypatch.setattr(tl, "select_rank", seen)
+    weights = np.ones((30, 12))
+    weights[3, 4] = 0
+    options = {"loss": "kullback-leibler", "weights": weights, "max_iter": 5}
+    tl.fit(adata, "select", layer="counts", mask="highly_variable", **options)
+    kept = np.array(adata.var["highly_variable"])
+    ((V, given),) = asked
+    np.testing.assert_array_equal(V, adata.layers["counts"][:, kept])
+    assert given["loss"] == "kullback-leibler"
+    np.testing.assert_array_equal(given["weights"], weights[:, kept])
+    expected = select_rank(V, loss="kullback-leibler", weights=weights[:, kept], random_state=0)
+    assert adata.uns["nmf"]["params"]["rank"] == expected.rank
+    assert adata.uns["nmf"]["reason"] == expected.reason
+
+
+def test_a_rank_is_not_chosen_as_if_weights_were_not_there(adata):
+    weights = np.random.default_rng(0).uniform(1, 2, (30, 12))
+    with pytest.raises(ValueError, match="a rank is chosen for entries that count the same"):
+        tl.fit(adata, "select", layer="counts", weights=weights)

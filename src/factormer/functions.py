@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,22 @@ import numpy as np
 
 from factormer.data.intake import as_matrix, like
 from factormer.data.journal import keep_if_blocks
-from factormer.data.keywords import check_callable, check_limits
+from factormer.data.keywords import as_rank, check_callable, check_limits
 from factormer.data.observations import observe
+from factormer.data.warn import warn
 from factormer.kernels.threads import threads
 from factormer.many.folder import Sweep
-from factormer.many.jobs import COMMON, jobs_of
+from factormer.many.jobs import COMMON, Jobs, jobs_of
+from factormer.many.ragged import Ragged
 from factormer.many.results import Batch, Results
 from factormer.many.run import batches
 from factormer.problem.loss import Loss
+from factormer.problem.penalties import Penalties, Volume
 from factormer.run.choose import choose
 from factormer.run.execute import execute, starting_factors
 from factormer.run.hints import check_shared, hinted
 from factormer.run.plan import Explanation
-from factormer.run.request import Request
+from factormer.run.request import Request, check_choice, check_count
 from factormer.run.result import Result, Status
 from factormer.run.stop import Watch
 from factormer.run.trace import Row
@@ -70,10 +74,11 @@ def factorize(
     Parameters
     ----------
     V : array-like, sparse matrix, tensor, or file or store of rows, (m, n)
-        Not negative, not infinite; NaN in dense data is an entry that is not known. A tensor of
-        three or more axes is a stack of matrices. Sparse data, scipy's or torch's, is never made
-        dense. A numpy.memmap, an HDF5 or Zarr array, a ParquetFile, or X of a backed AnnData, is
-        read in blocks of rows if it does not fit into `memory_limit`.
+        Not negative, not infinite; NaN in dense data is an entry that is not known. Sparse data,
+        scipy's or torch's, is never made dense. Of an AnnData, X is meant. A numpy.memmap, an HDF5
+        or Zarr array, a ParquetFile, or X of a backed AnnData, is read in blocks of rows if it does
+        not fit into `memory_limit`. An array of three or more axes is a stack of matrices, with a
+        FutureWarning: the next release refuses it here, and `factorize_many` takes it.
     rank : int
         Number of components r.
     init : str
@@ -168,6 +173,8 @@ def factorize(
     matrix = observe(
         V, mask=mask, weights=weights, missing=missing, device=device, memory_limit=memory_limit
     )
+    if len(matrix.shape) > 2:
+        _warn_of_stack(tuple(matrix.shape))
     with keep_if_blocks(matrix, folder, random_state) as random_state:
         request = Request.of(
             matrix,
@@ -191,8 +198,41 @@ def factorize(
             scale=scale,
             engine=engine,
         )
+        request = with_volumes(request)
         (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
+
+
+def with_volumes(request: Request) -> Request:
+    """Return the request with the weight of a fit without it for a `Volume()` that has none."""
+    problem = request.problem
+    sides = {"on_w": problem.on_w.terms, "on_h": problem.on_h.terms}
+    if all(getattr(term, "weight", 0) is not None for terms in sides.values() for term in terms):
+        return request
+    bare = {
+        side: Penalties.of([term for term in terms if getattr(term, "weight", 0) is not None])
+        for side, terms in sides.items()
+    }
+    plain = replace(request, problem=replace(problem, **bare), n_init=1)
+    (result,) = execute(choose(plain))
+    misfit = float(result.rmse) ** 2 * math.prod(problem.V.shape) / 2
+    found = {}
+    for (side, terms), X in zip(sides.items(), result.factors, strict=True):
+        suited = [term.suited(misfit, X) if isinstance(term, Volume) else term for term in terms]
+        found[side] = Penalties.of(suited)
+    return replace(request, problem=replace(problem, **found))
+
+
+def _warn_of_stack(shape: tuple[int, ...]) -> None:
+    """Say what an array of three axes is taken for, and what it may have been meant for."""
+    *many, m, n = shape
+    warn(
+        f"V has shape {shape}, and is factorized as a stack of {math.prod(many)} separate matrices "
+        f"of {m}×{n}. If that is meant, call factormer.factorize_many(V, rank); if V is one cube, "
+        "such as an image with bands, make it a matrix first: V.reshape(-1, V.shape[-1]). The next "
+        "release refuses arrays of three axes here.",
+        FutureWarning,
+    )
 
 
 @overload
@@ -207,6 +247,7 @@ def factorize_many(
     problems: Any,
     ranks: Any = None,
     *,
+    grid: bool | None = None,
     n_init: int = 1,
     resample: str | None = None,
     as_completed: bool = False,
@@ -226,7 +267,10 @@ def factorize_many(
     problems : list of matrices, `Ragged`, stack (problems, m, n), or one matrix
         Matrices may differ in shape and kind. One matrix is factorized at every rank of `ranks`.
     ranks : int or list of int
-        For a list or a stack: one rank for all, or one for each. For one matrix: all to try.
+        For a list or a stack: one rank for all, or several, see `grid`. For one matrix: all to try.
+    grid : bool, optional
+        Of several matrices and several ranks: True takes every rank for every matrix, False the
+        rank in the place of the matrix. Without it they are paired too, with a FutureWarning.
     n_init : int
         Runs of each, of which all are kept. If there are several, they begin at random starts
         unless `init` names another; those of one large V share its readings, with solver="her".
@@ -265,11 +309,13 @@ def factorize_many(
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
     check_shared("factorize_many", options, COMMON)
+    paired, every = _ranks_of_grid(problems, ranks, grid)
+    check_count("n_init", n_init)
     with threads():
         jobs = jobs_of(
             problems,
-            ranks,
-            n_init=n_init,
+            paired,
+            n_init=n_init * max(len(every), 1),
             resample=resample,
             random_state=random_state,
             missing=missing,
@@ -277,6 +323,8 @@ def factorize_many(
             memory_limit=memory_limit,
             options=options,
         )
+        if every:
+            jobs = _every_rank(jobs, every, n_init, options)
         jobs.plan(0)  # which refuses what cannot be done
     if as_completed and progress:
         raise ValueError("as_completed=True shows no progress: leave out progress, and count")
@@ -299,6 +347,47 @@ def factorize_many(
     if until is not None and results.status is None and not results.done.all():
         results.status = Status.TIME_LIMIT
     return results
+
+
+def _ranks_of_grid(problems: Any, ranks: Any, grid: Any) -> tuple[Any, list[Any]]:
+    """Return the ranks with which problems are paired, and those that every problem is to have.
+
+    Of the latter there are none unless several problems meet a list of ranks with grid=True.
+    """
+    check_choice("grid", grid, (True, False, None))
+    if hasattr(ranks, "__array__"):
+        ranks = np.asarray(ranks).tolist()
+    elif isinstance(ranks, Iterable) and not isinstance(ranks, str):
+        ranks = list(ranks)
+    several = isinstance(problems, list | tuple | Ragged) or getattr(problems, "ndim", 2) > 2
+    if not several or not isinstance(ranks, list) or not ranks:
+        return ranks, []
+    if grid:
+        return ranks[0], ranks
+    count = len(problems)
+    if len(ranks) != count:
+        raise ValueError(
+            f"ranks has {len(ranks)} numbers for {count} problems; pass one for each, or one for "
+            "all, or grid=True for every rank of every problem"
+        )
+    if grid is None and count > 1:
+        warn(
+            f"factorize_many got {count} matrices and as many ranks, and pairs them: the first "
+            "matrix with the first rank, and so on. Say grid=False if that is meant, and grid=True "
+            "for every rank of every matrix; the next release asks for one of them.",
+            FutureWarning,
+        )
+    return ranks, []
+
+
+def _every_rank(jobs: Jobs, ranks: list[Any], n_init: int, options: dict[str, Any]) -> Jobs:
+    """Jobs at every rank for every problem, of as many that were read as runs of one rank."""
+    asked = [as_rank(rank) for rank in ranks]
+    count = len(jobs) // (len(asked) * n_init)
+    rank = np.tile(np.repeat(asked, n_init), count)
+    run = np.tile(np.arange(n_init), count * len(asked))
+    shared = jobs.options if n_init > 1 else options  # replicates begin at random starts
+    return replace(jobs, rank=rank, run=run, options=shared)
 
 
 def _as_completed(run: Generator[Batch, None, None]) -> Iterator[tuple[int, Result]]:

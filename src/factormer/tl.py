@@ -17,11 +17,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from factormer.data.intake import is_sparse
+from factormer.data.sources import source_of
 from factormer.functions import factorize
 from factormer.run.order import shares
 from factormer.select.ranks.select import select_rank
 
 __all__ = ["fit", "markers"]
+
+# Options of `factorize` that `select_rank` takes too: they say what is fitted, and to what data.
+_OF_DATA = ("loss", "weights", "missing", "memory_limit")
 
 
 def fit(
@@ -58,16 +62,27 @@ def fit(
     random_state : int, optional
         Seed.
     **options
-        Other keywords of `factorize`: loss, regularize_W, n_init, max_iter, …
+        Other keywords of `factorize`: loss, weights (of cells × genes, or one for each cell),
+        regularize_W, n_init, max_iter, … A rank is chosen with those that say what the data is:
+        loss, weights, missing and memory_limit.
     """
+    if not copy and getattr(adata, "isbacked", False) and getattr(adata, "is_view", False):
+        raise ValueError(
+            "adata is a view of a backed AnnData, into which nothing can be written; load it "
+            "first: part = adata.to_memory()"
+        )
     adata = adata.copy() if copy else adata
     V = _entries(adata, layer)
     n_genes = V.shape[1]
     genes = _genes(adata, mask, n_genes)
-    V = V if genes is None else V[:, genes]
+    if genes is not None:
+        V = V[:, genes]
+        if getattr(options.get("weights"), "shape", ())[1:] == (n_genes,):
+            options = options | {"weights": options["weights"][:, genes]}
     choice = None
     if rank == "select":
-        choice = select_rank(V, random_state=random_state)
+        of_data = {name: options[name] for name in _OF_DATA if name in options}
+        choice = select_rank(V, random_state=random_state, **of_data)
         rank = choice.rank
     result = factorize(V, rank, random_state=random_state, **options)  # pyright: ignore[reportArgumentType]
     H = np.zeros((n_genes, result.H.shape[1]), dtype=result.H.dtype)
@@ -139,7 +154,9 @@ def _entries(adata: Any, layer: str | None) -> Any:
         V = layers[layer]
     if V is None:
         raise ValueError("adata has no X; name a layer")
-    return V.tocsr() if is_sparse(V) else np.asarray(V)
+    if is_sparse(V):
+        return V.tocsr()
+    return V if source_of(V) is not None else np.asarray(V)  # X of a backed AnnData is a source
 
 
 def _names(adata: Any, n_genes: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from factormer import factorize
+from factormer import NMF, MiniBatchNMF, factorize, tl
 from factormer.data.sources import source_of
 
 M, N, R = 500, 100, 2
@@ -77,3 +77,87 @@ def test_a_backed_anndata_is_read_in_blocks(tmp_path, kind):
         assert "beyond memory" in str(found.plan)
         assert found.rmse == pytest.approx(inside.rmse, rel=1e-3)
     backed.file.close()
+
+
+def annotated(anndata, V) -> Any:
+    """An AnnData of these cells, in two samples."""
+    pandas: Any = pytest.importorskip("pandas")
+    half = M // 2
+    obs = pandas.DataFrame({"sample": np.repeat([0, 1], half)}, index=[f"c{k}" for k in range(M)])
+    return anndata.AnnData(V, obs=obs)
+
+
+def views(adata) -> dict[str, tuple[Any, Any]]:
+    """Views of an AnnData, and the part of X that each is."""
+    rows, columns = np.asarray(adata.obs["sample"] == 1), np.arange(N) % 3 > 0
+    X = adata.X if isinstance(adata.X, np.ndarray) else adata.X[:].toarray()
+    return {
+        "all": (adata, X),
+        "rows": (adata[rows], X[rows]),
+        "columns": (adata[:, columns], X[:, columns]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("name", ["all", "rows", "columns"])
+def test_an_anndata_and_its_views_are_their_x(kind, name):
+    anndata: Any = pytest.importorskip("anndata")
+    V = counts()
+    adata = annotated(anndata, V if kind == "dense" else scipy.sparse.csr_matrix(V))
+    view, part = views(adata)[name]
+    expected = factorize(part if kind == "dense" else scipy.sparse.csr_array(part), R, max_iter=9)
+    for given in (view, view.X):
+        np.testing.assert_allclose(factorize(given, R, max_iter=9).rmse, expected.rmse, rtol=1e-5)
+        assert NMF(R, max_iter=9).fit_transform(given).shape == (len(part), R)
+    written = view.copy()
+    tl.fit(view, R, max_iter=9)
+    tl.fit(written, R, max_iter=9)
+    np.testing.assert_allclose(view.obsm["X_nmf"], written.obsm["X_nmf"])
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_view_of_a_backed_anndata_is_read_and_not_written_to(tmp_path, kind):
+    anndata: Any = pytest.importorskip("anndata")
+    with suppress(AttributeError):
+        anndata.settings.allow_write_nullable_strings = True
+    V = counts()
+    adata = annotated(anndata, V if kind == "dense" else scipy.sparse.csr_matrix(V))
+    adata.write_h5ad(tmp_path / "V.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "V.h5ad", backed="r")
+    tl.fit(backed, R, max_iter=9)
+    assert backed.obsm["X_nmf"].shape == (M, R)
+    assert factorize(backed[:100], R, max_iter=9).W.shape == (100, R)
+    with pytest.raises(ValueError, match=r"view of a backed AnnData.*part = adata\.to_memory"):
+        tl.fit(backed[:100], R, max_iter=9)
+    backed.file.close()
+
+
+class Stand:
+    """A stand-in for AnnData where it is not installed."""
+
+    __module__ = "anndata._core.anndata"
+    isbacked = is_view = False
+
+    def __init__(self, X):
+        self.X, self.layers = X, {"counts": X}
+
+
+def test_x_of_an_anndata_is_meant():
+    V = counts()
+    found = factorize(Stand(V), R, max_iter=9)
+    np.testing.assert_array_equal(found.W, factorize(V, R, max_iter=9).W)
+    assert isinstance(found.W, np.ndarray)
+    assert NMF(R, max_iter=9).fit_transform(Stand(V)).shape == (M, R)
+    assert MiniBatchNMF(R, max_iter=2).fit_transform(Stand(V)).shape == (M, R)
+    with pytest.raises(
+        ValueError, match=r"AnnData without X; pass one of its layers, \['counts'\]"
+    ):
+        factorize(Stand(None), R)
+
+
+def test_a_sparse_array_of_a_view_is_in_memory():
+    kind = type("SparseCSRMatrixView", (scipy.sparse.csr_matrix,), {"__module__": "anndata.views"})
+    V = counts()
+    assert source_of(kind(V)) is None
+    view = factorize(kind(V), R, max_iter=9)
+    np.testing.assert_array_equal(view.W, factorize(scipy.sparse.csr_matrix(V), R, max_iter=9).W)

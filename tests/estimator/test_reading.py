@@ -10,7 +10,7 @@ import scipy.optimize
 import scipy.sparse
 import torch
 
-from factormer import NMF, factorize
+from factormer import NMF, MiniBatchNMF, factorize
 from factormer.penalties import Bounds, Group, Orthogonal, Simplex, Smooth
 
 draw = np.random.default_rng(0)
@@ -259,3 +259,22 @@ def test_stream_of_batches_whose_squares_are_beyond_float64_is_refused():
     model = NMF(2, scale="sum", random_state=0).fit(huge)
     with pytest.raises(ValueError, match="squares of its coefficients are beyond float64: divide"):
         model.partial_fit(huge)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "nullable", "polars", "lazy"])
+def test_missing_values_of_a_table_are_named_with_the_option_for_them(kind):
+    library: Any = pytest.importorskip("pandas" if kind in ("pandas", "nullable") else "polars")
+    X = np.random.default_rng(0).random((12, 5))
+    X[2, 3] = np.nan
+    table = library.DataFrame(
+        X, [f"g{k}" for k in range(5)] if kind in ("polars", "lazy") else None
+    )
+    table = table.convert_dtypes() if kind == "nullable" else table
+    table = table.fill_nan(None) if kind in ("polars", "lazy") else table
+    table = table.lazy() if kind == "lazy" else table
+    for model in (NMF(2, max_iter=3), MiniBatchNMF(2, max_iter=3)):
+        with pytest.raises(ValueError, match=r"1 entries are missing.*NMF\(missing='nan'\)"):
+            model.fit(table)
+    assert NMF(2, max_iter=3, missing="nan").fit_transform(table).shape == (12, 2)
+    expected = factorize(X, 2, max_iter=3)
+    np.testing.assert_array_equal(factorize(table, 2, max_iter=3).W, expected.W)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
@@ -26,6 +28,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "transform": lambda: FITTED.transform(X),
     "set_output": lambda: NMF(**SHORT).set_output(transform="pandas").fit_transform(X),
     "pipeline": lambda: make_pipeline(MaxAbsScaler(), NMF(**SHORT)).fit(X),
+    "middle": lambda: make_pipeline(MaxAbsScaler(), NMF(**SHORT), MaxAbsScaler()).fit(X),
     "function": lambda: non_negative_factorization(X, **SHORT),
     "zeros": lambda: NMF(3, init="nndsvd", solver="mu", tol=0.0, max_iter=1).fit(X),
     "ignored start": lambda: NMF(3, tol=0.0, max_iter=1).fit(X, W=X[:, :3]),
@@ -43,6 +46,15 @@ def test_warnings_point_at_the_caller(call):
         CALLS[call]()
     assert [warning.filename for warning in seen] == [__file__]
     assert seen[0].lineno == CALLS[call].__code__.co_firstlineno
+
+
+def test_warnings_of_a_search_point_at_the_caller():
+    model = make_pipeline(NMF(**SHORT), LogisticRegression())
+    search = GridSearchCV(model, {"nmf__n_components": [2, 3]}, cv=2)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        search.fit(X, np.arange(30) % 2)
+    assert {warning.filename for warning in seen} == {__file__}
 
 
 def test_a_fit_that_ran_out_of_time_says_so():

@@ -6,10 +6,15 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
+import torch
 
 from factormer import Status, cross_validate
+from factormer.data import Dense
+from factormer.data.factors import Factors
 from factormer.penalties import L2
 from factormer.problem.losses import Beta
+from factormer.select.holdout import Speckled
 from factormer.select.validate import CrossValidation
 
 validating = importlib.import_module("factormer.select.validate")
@@ -68,6 +73,50 @@ def test_least_error_and_smallest_rank_within_a_standard_error():
     assert (found.rank, found.rank_1se) == (3, 2)
     np.testing.assert_allclose(found.mean, close.mean(axis=1))
     np.testing.assert_allclose(found.standard_error, close.std(axis=1, ddof=1) / np.sqrt(3))
+
+
+def test_one_bad_fold_does_not_decide():
+    rng = np.random.default_rng(0)
+    level = np.array([3.0, 1.2, 1.0, 1.3])
+    errors = level[:, None] * rng.uniform(0.95, 1.05, (4, 10))
+    found = CrossValidation(np.array([1, 2, 3, 4]), errors, Beta(2.0), 0.1)
+    assert found.rank == found.rank_1se == 3
+    errors[2, 4] = 50.0  # which the plain mean would hold against rank 3
+    bad = CrossValidation(np.array([1, 2, 3, 4]), errors, Beta(2.0), 0.1)
+    assert bad.rank == bad.rank_1se == 3
+    np.testing.assert_allclose(bad.mean, np.sort(errors, axis=1)[:, 1:-1].mean(axis=1))
+    np.testing.assert_allclose(bad.mean, level, rtol=0.02)
+
+
+def test_ranks_that_differ_by_chance_are_as_good():
+    rng = np.random.default_rng(0)
+    hard = rng.uniform(1, 9, 10)  # how hard its entries are to predict, at any rank
+    errors = hard * np.array([[1.5], [1.0], [1.0], [1.2]]) * rng.uniform(0.95, 1.05, (4, 10))
+    found = CrossValidation(np.array([1, 2, 3, 4]), errors, Beta(2.0), 0.1)
+    assert found.ranks_as_good.tolist() == [2, 3]
+    alone = CrossValidation(np.array([1, 2, 3, 4]), errors[:, :1], Beta(2.0), 0.1)
+    assert alone.ranks_as_good.tolist() == [alone.rank]
+
+
+def test_the_standard_error_is_that_of_trimmed_means():
+    folds = np.random.default_rng(1).gamma(2.0, size=(3, 10))
+    found = CrossValidation(np.array([1, 2, 3]), folds, Beta(2.0), 0.1)
+    kept = scipy.stats.trim_mean(folds, 0.1, axis=1)
+    np.testing.assert_allclose(found.mean, kept)
+    near = np.array(scipy.stats.mstats.winsorize(folds, (0.1, 0.1), axis=1))
+    h, n = 8, 10  # Yuen (1974): the sum of squares over h (h − 1)
+    expected = np.sqrt((n - 1) * near.var(axis=1, ddof=1) / (h * (h - 1)))
+    np.testing.assert_allclose(found.standard_error, expected)
+
+
+def test_a_prediction_counts_as_the_largest_entry_seen_at_most():
+    V = np.random.default_rng(0).uniform(1, 2, (8, 6))
+    held = Speckled.of(Dense(torch.from_numpy(V)), 5, 0)
+    huge = Factors(*(torch.full((size, 1), 100.0, dtype=torch.float64) for size in (8, 6)))
+    hidden = held.values[held.part == 0]
+    most = float(held.values[held.part != 0].max())
+    expected = float((0.5 * (hidden - most) ** 2).mean())
+    assert held.error(0, huge, Beta(2.0)) == pytest.approx(expected)
 
 
 def test_exact_data_take_the_smallest_rank_that_is_exact():

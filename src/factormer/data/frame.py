@@ -29,7 +29,7 @@ class Labelled:
     @staticmethod
     def of(V: Any) -> Labelled | None:
         """The labels of a DataFrame, pandas' or one like it; None where V is something else."""
-        if not (hasattr(V, "columns") and hasattr(V, "to_numpy")):
+        if not (hasattr(V, "to_numpy") and hasattr(V, "columns")):
             return None
         return Labelled(getattr(V, "index", None), V.columns)
 

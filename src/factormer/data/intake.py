@@ -17,6 +17,7 @@ from factormer.data.frame import Labelled
 from factormer.data.memory import as_bytes, bytes_on
 from factormer.data.outofcore import blocks_of
 from factormer.data.sources import Source, array_source, source_of
+from factormer.data.unwrapped import unwrapped
 from factormer.sentence import Option, Sentence
 
 _COPIES = 3  # of V that a fit in memory makes: as stored, divided by its mean, in float32
@@ -38,7 +39,7 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
     if is_tensor:
         tensor = values.detach()
     else:
-        array = _unmasked(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        array = _unmasked(values) if isinstance(values, np.ma.MaskedArray) else _array(values)
         if array.dtype.kind not in "biuf":
             raise ValueError(
                 Sentence(
@@ -67,6 +68,19 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
     """
     odd = tensor.device.type == "cpu" and tensor.data_ptr() % _ALIGNED
     return tensor.clone() if odd else tensor
+
+
+def _array(values: Any) -> np.ndarray:
+    """An array; of a pandas DataFrame with nullable columns, with NaN where it has NA."""
+    kinds = getattr(values, "dtypes", ())
+    if hasattr(values, "to_numpy") and any(_is_nullable(kind) for kind in kinds):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(values)
+
+
+def _is_nullable(kind: Any) -> bool:
+    """Whether a column of pandas may hold NA beside numbers."""
+    return getattr(kind, "na_value", None) is not None and getattr(kind, "kind", "O") in "biuf"
 
 
 def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
@@ -132,6 +146,7 @@ def brought(V: Any, memory_limit: Any = None, *, device: Any = None) -> Any:
 
     If a GPU is named, that is its memory, and blocks travel there.
     """
+    V = unwrapped(V)
     there = None if device is None else as_device(device)
     limit = as_bytes(memory_limit)
     if is_dask(V):

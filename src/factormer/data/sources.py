@@ -107,8 +107,8 @@ def _source_of(V: Any) -> Source | None:
         return replace(_sliced(V, "memory-mapped file"), take=rows_of(V))
     if package == "pyarrow" and hasattr(V, "read_row_groups"):
         return _parquet(V)
-    if package not in _STORES:
-        return None
+    if package not in _STORES or isinstance(V, np.ndarray) or scipy.sparse.issparse(V):
+        return None  # arrays of a view of an AnnData are in memory
     if package == "h5py" and not V:
         raise ValueError("V is in a file of HDF5 that is closed; open the file again")
     if hasattr(V, "keys") and package in ("h5py", "zarr"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 
-# Packages with frames between ours and the caller's: pipelines and wrappers of methods.
-_BETWEEN = {"factormer", "sklearn", "torch", "contextlib", "jaxtyping"}
+# Packages with frames between ours and the caller's: pipelines, searches, and wrappers of methods.
+_BETWEEN = {"factormer", "sklearn", "torch", "contextlib", "jaxtyping", "joblib"}
 
 
 def warn(text: str, kind: type[Warning]) -> None:

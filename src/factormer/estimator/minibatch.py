@@ -17,6 +17,7 @@ from factormer.data.dask import Distributed, is_dask
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix, as_tensor
 from factormer.data.keywords import check_limits
+from factormer.data.unwrapped import unwrapped
 from factormer.data.warn import warn
 from factormer.estimator.batches import Batches, joined, outside
 from factormer.estimator.lazy import lazily
@@ -274,6 +275,7 @@ class MiniBatchNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 check_count(name, getattr(self, name))
         check_share("forget_factor", self.forget_factor)
         loss = loss_of(self.beta_loss, "auto")
+        X = unwrapped(X)
         blocks = outside(X)
         if blocks is not None:
             check_width(self, blocks.shape[1], reset)

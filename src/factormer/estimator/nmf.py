@@ -32,6 +32,7 @@ from factormer.estimator.reading import is_tensor, read, rebuilt, returned, vali
 from factormer.estimator.scoring import held_out_score
 from factormer.estimator.selecting import selected
 from factormer.estimator.streaming import Coders, copied
+from factormer.functions import with_volumes
 from factormer.kernels.threads import threads
 from factormer.run.choose import choose
 from factormer.run.execute import execute
@@ -212,7 +213,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self.choice_: Choice | None = selected(self, V, seed)
             rank = None if self.choice_ is None else self.choice_.rank
             before = getattr(self, "components_", None)
-            request = request_of(self._options(), V, W, H, before, seed, rank)
+            request = with_volumes(request_of(self._options(), V, W, H, before, seed, rank))
             plan = choose(request)
             hooks = Hooks.of(self, X, plan.max_iter)
             with bar(bool(self.verbose), plan.max_iter) as look:

@@ -68,12 +68,24 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
         )
     except ValueError as error:
         text = next(_texts(given), None)
+        if text is None and "contains NaN" in str(error):
+            raise ValueError(
+                f"Input X contains NaN: {_count_nan(given)} entries are missing; if they are not "
+                "known, use NMF(missing='nan'), which fits the others; otherwise impute them first"
+            ) from error
         if text is None:
             raise
         raise ValueError(
             f"X holds the text {text!r}; its entries must be numbers: leave out columns of text, "
             "or encode them as numbers"
         ) from error
+
+
+def _count_nan(X: Any) -> int:
+    """How many entries are NaN, or missing in a DataFrame."""
+    if is_sparse(X):
+        return int(np.isnan(X.data).sum())
+    return int(np.isnan(as_tensor(X, name="X", device=None).numpy()).sum())
 
 
 def _texts(X: Any) -> Iterator[str]:

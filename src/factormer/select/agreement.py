@@ -16,6 +16,7 @@ from factormer.data.keywords import is_finite
 from factormer.run.result import Status
 from factormer.run.trace import Trace, objective
 from factormer.select.pictures import axes_of
+from factormer.sentence import Sentence
 
 
 class Matched(NamedTuple):
@@ -121,8 +122,10 @@ class Consensus:
             raise ValueError(f"level is {level!r}; it must be a share of the runs between 0 and 1")
         if self.runs is None:
             raise ValueError(
-                "runs on the same data show no uncertainty of it; ask for consensus(…, "
-                "resample='poisson') for counts, or resample='bootstrap' for rows drawn anew"
+                Sentence(
+                    "runs on the same data show no uncertainty of it; ask for consensus(…, "
+                    "{resample=poisson}) for counts, or {resample=bootstrap} for rows drawn anew"
+                )
             )
         tails = [(1 - level) / 2, (1 + level) / 2]
         return Bands(*np.quantile(self.runs.W, tails, axis=0), *np.quantile(self.runs.H, tails, 0))

@@ -223,7 +223,8 @@ def _made(runs: _Runs, components: str, until: float | None, as_given: Any) -> C
     order = np.argsort(-shares(x).round(9), kind="stable")
     if request.keeps_order:  # that of the run
         order = np.argsort(own)
-    x = canonical(_arranged(x, order), None, "balanced" if request.is_free else None)
+    scale = runs.options.get("scale", "balanced") if request.is_free else None
+    x = canonical(_arranged(x, order), None, scale)
     found = found._replace(
         columns=found.columns[:, order],
         stability=found.stability[order],

@@ -113,8 +113,13 @@ class Speckled:
         return by_row[i] * by_column[j] / v.mean().clamp(min=torch.finfo(v.dtype).tiny)
 
     def error(self, part: int, x: Factors, loss: Loss) -> float:
-        """The mean loss of the entries of a part, each with its weight."""
-        total, weight = self.errors(part, x, loss)
+        """The mean loss of the entries of a part, each with its weight.
+
+        Predictions count as the largest entry that was seen if they are above it: a row of which
+        few large entries are seen may be extrapolated a thousandfold, and decide everything.
+        """
+        most = float(self.values[self.part != part].max())
+        total, weight = self.errors(part, x, loss, most)
         return total / weight
 
     def errors(

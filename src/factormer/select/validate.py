@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.special import stdtrit
 
 from factormer.data import Matrix, draws
 from factormer.data.frame import frame_of
@@ -27,6 +28,8 @@ from factormer.select.pictures import axes_of
 from factormer.sentence import Sentence
 
 _ROUNDED = 1e-12  # of the loss of an entry: less is rounding
+_LEVEL = 0.975  # of the test by which ranks are told apart
+_ROBUST = 5  # folds from which on the lowest and the highest are left out
 _REACH = 120  # powers of ten that the loss of an entry may be from 1
 
 
@@ -36,6 +39,10 @@ class CrossValidation:
 
     It is ½(v − y)² for the squared error, v log(v/y) − v + y for Kullback–Leibler. `errors` has a
     row for each rank and a column for each fold, with NaN where there was no time.
+
+    All ranks predict the same hidden entries, so ranks are compared fold by fold, by the square
+    roots of their errors. From five folds on, means leave out the lowest and the highest fold (of
+    twenty and more, a tenth at each end), so that one fold that went wrong does not decide.
     """
 
     ranks: Int[np.ndarray, " k"]
@@ -47,8 +54,8 @@ class CrossValidation:
 
     @property
     def mean(self) -> Float[np.ndarray, " k"]:
-        """The mean over folds, at each rank."""
-        return self._complete.mean(axis=1)
+        """The mean over folds, at each rank, without the lowest and the highest of five or more."""
+        return _mean(self._complete)
 
     @property
     def standard_error(self) -> Float[np.ndarray, " k"]:
@@ -57,13 +64,8 @@ class CrossValidation:
 
     @property
     def rank(self) -> int:
-        """The rank with the least error."""
+        """The rank with the least error, fold by fold."""
         return int(self.ranks[self._best])
-
-    @property
-    def _best(self) -> int:
-        least = np.nanmin(self.mean) + self.resolution
-        return int(np.flatnonzero(self.mean <= least)[0])
 
     @property
     def rank_1se(self) -> int:
@@ -71,10 +73,37 @@ class CrossValidation:
 
         The folds are the same for all ranks, so it is the standard error of the difference.
         """
-        folds, best = self._complete, self._best
-        excess = folds - folds[best]
-        close = excess.mean(axis=1) <= np.nan_to_num(_standard_error(excess)) + self.resolution
-        return int(self.ranks[close].min())
+        return int(self.ranks[self._within(1.0)].min())
+
+    @property
+    def ranks_as_good(self) -> Int[np.ndarray, " g"]:
+        """The ranks that hidden entries do not tell from `rank`, which is one of them.
+
+        Their errors are not larger than its own at the level of 2.5 %, by a one-sided t-test of the
+        differences in each fold (not 5 %, as the best of several is the best by chance too). Of a
+        single fold, it is `rank` alone.
+        """
+        n_folds = self._complete.shape[1]
+        freedom = n_folds - 2 * _left_out(n_folds) - 1
+        return self.ranks[self._within(float(stdtrit(freedom, _LEVEL)) if freedom > 0 else 0.0)]
+
+    @property
+    def _best(self) -> int:
+        return int(np.nanargmin(_mean(self._compared)))
+
+    def _within(self, standard_errors: float) -> Bool[np.ndarray, " k"]:
+        """Which ranks exceed the best by at most so many standard errors of the difference."""
+        excess = self._compared - self._compared[self._best]
+        return _mean(excess) <= standard_errors * np.nan_to_num(_standard_error(excess))
+
+    @property
+    def _compared(self) -> Float[np.ndarray, "k g"]:
+        """The roots of the errors, of which those that are rounding are equal.
+
+        Errors of a loss that may be negative are themselves.
+        """
+        folds = self._complete
+        return folds if bool((folds < 0).any()) else np.sqrt(np.maximum(folds, self.resolution))
 
     @property
     def _complete(self) -> Float[np.ndarray, "k g"]:
@@ -167,8 +196,8 @@ def cross_validate(
     Returns
     -------
     CrossValidation
-        `rank` has the least error, `rank_1se` is the smallest within one standard error of it;
-        `table()`, `plot()`.
+        `rank` has the least error, `rank_1se` is the smallest within one standard error of it,
+        `ranks_as_good` are those that hidden entries do not tell from it; `table()`, `plot()`.
     """
     until = _until(time_limit)
     tried = _as_ranks(ranks)
@@ -193,6 +222,7 @@ def cross_validate(
         ended = factorize_many(
             [seen[f] for f, _ in jobs],
             [int(tried[k]) for _, k in jobs],
+            grid=False,
             n_init=n_init,
             as_completed=True,
             random_state=seed,
@@ -272,9 +302,25 @@ def _unit(V: Matrix, loss: Loss) -> float:
     return mean**loss.degree if mean > 0 else 1.0
 
 
+def _left_out(n_folds: int) -> int:
+    """How many folds a mean leaves out at each end."""
+    return max(n_folds // 10, int(n_folds >= _ROBUST))
+
+
+def _mean(folds: Float[np.ndarray, "k f"]) -> Float[np.ndarray, " k"]:
+    """Return the trimmed mean of each row."""
+    count, out = folds.shape[1], _left_out(folds.shape[1])
+    return np.sort(folds, axis=1)[:, out : count - out].mean(axis=1)
+
+
 def _standard_error(folds: Float[np.ndarray, "k f"]) -> Float[np.ndarray, " k"]:
-    """Return the standard error of the mean of each row."""
-    count = folds.shape[1]
+    """Return the standard error of the trimmed mean of each row.
+
+    It is that of Yuen (1974): folds that are left out count as their nearest neighbours.
+    """
+    count, out = folds.shape[1], _left_out(folds.shape[1])
     if count < 2:
         return np.full(len(folds), np.nan)
-    return folds.std(axis=1, ddof=1) / np.sqrt(count)
+    ordered, kept = np.sort(folds, axis=1), count - 2 * out
+    near = np.clip(ordered, ordered[:, [out]], ordered[:, [count - out - 1]])
+    return near.std(axis=1, ddof=1) * np.sqrt((count - 1) / (kept * (kept - 1)))

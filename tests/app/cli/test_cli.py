@@ -41,11 +41,22 @@ def test_demo_makes_pictures_and_a_report_and_says_how_well_it_did(tmp_path, cap
     assert report.is_file()
 
 
-def test_models_prints_the_cards(capsys):
+def test_models_prints_a_line_for_each(capsys):
     assert main(["models"]) == 0
-    out = capsys.readouterr().out
-    for card in factormer.models().values():
-        assert str(card) in out
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(factormer.models())
+    assert "any-rank          any rank  accelerator: --accelerator any-rank" in lines
+    assert last.startswith("factormer models NAME prints the card")
+
+
+def test_a_model_prints_its_card(capsys):
+    for name, card in factormer.models().items():
+        assert main(["models", name]) == 0
+        assert capsys.readouterr().out == f"{card}\n"
+    assert main(["models", "rank", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["rank"]
+    assert main(["models", "none"]) == 1
+    assert "there is no network 'none'; choose one of accel-r10-paper" in capsys.readouterr().err
 
 
 def test_models_as_json_can_be_parsed(capsys):

@@ -137,7 +137,9 @@ def test_options_reach_the_fit(capsys):
         "device": "cpu",
         "seed": 3,
         "n_init": 1,
+        "scale": "balanced",
         "repeats": None,
+        "resample": "none",
         "holdout": None,
     }
     assert run.description()["command"].startswith("factormer fit data.npy --rank 2 --loss 1.5")

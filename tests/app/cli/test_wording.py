@@ -19,6 +19,8 @@ from factormer.sentence import Option
 SRC = Path(factormer.__file__).parent
 # The rooms of which the command line uses nothing.
 APART = {"estimator", "clients", "datasets", "tl.py", "plot.py"}
+# What it uses with arguments that it has checked before, in words of its own.
+CHECKED = {"many/resample.py"}
 FLAGS = set(inspect.signature(fit.fit).parameters)
 KEYWORDS = [
     name
@@ -101,7 +103,7 @@ def raised() -> Iterator[tuple[str, ast.Raise | ast.Call]]:
     """Each statement or call that makes an error which the command line may meet."""
     for file in sorted(SRC.rglob("*.py")):
         name = str(file.relative_to(SRC))
-        if name.split("/")[0] in APART:
+        if name.split("/")[0] in APART or name in CHECKED:
             continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) or (

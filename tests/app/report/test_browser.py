@@ -492,6 +492,27 @@ def test_it_prints_light_and_without_controls(driver, pages):
     assert hidden == ["none"] * 3
 
 
+@pytest.mark.parametrize("kind", ["images", "topics", "cube", "sound", "trust", "many"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_prints_all_figures(driver, pages, kind, scheme):
+    show(driver, pages[kind], scheme=scheme)
+    driver.execute_script(
+        """window.seen = [];
+        const charts = () => [...document.querySelectorAll('.chart')].filter((e) => e.offsetParent);
+        addEventListener('beforeprint', () => seen.push(...charts().map((chart) => {
+          const svg = chart.querySelector('svg');
+          return svg ? svg.viewBox.baseVal.width / chart.clientWidth : 0;
+        })));"""
+    )
+    driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    seen = js(driver, "seen")
+    assert seen
+    assert all(0.99 < width <= 1 for width in seen)
+    assert js(driver, "document.querySelector('main').clientWidth") > 1000  # as before
+    drawn(driver)
+    assert all(js(driver, "[...document.querySelectorAll('.chart')].map((e) => e.innerHTML)"))
+
+
 # For everyone
 
 

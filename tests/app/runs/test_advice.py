@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from factormer.app.runs import RankResult
 from factormer.app.runs.advice import advised, bend
 
 OPTIONS = {"loss": "frobenius", "holdout": 0.2}
+DRAWN = OPTIONS | {"repeats": 20, "resample": "bootstrap"}
 CHOICE = {"rank": 3, "clear": True, "reason": "3 components (98 % sure)."}
 
 
@@ -65,23 +67,54 @@ def test_hidden_entries_decide_for_the_smallest_rank_that_is_as_good():
     assert close.rank == 3
     assert close.text == (
         "It is the smallest rank that predicts hidden entries as well as the best one, 4, within "
-        "one standard error. As 4 is the largest rank that was tried, try larger ones too."
+        "one standard error. Hidden entries do not tell ranks 3 and 4 apart: another seed may "
+        "recommend another of them. As 4 is the largest rank that was tried, try larger ones too."
     )
     assert advised(hidden([2.0, 2.1]), OPTIONS) is None
+
+
+def test_ranks_that_hidden_entries_do_not_tell_apart_are_named():
+    rng = np.random.default_rng(1)
+    folds = np.array([[9.0], [1.4], [1.4], [1.4], [4.0], [1.4]]) * rng.uniform(0.7, 1.3, (6, 10))
+    found = advised(hidden(*folds.tolist()), OPTIONS)
+    assert found is not None
+    assert "Hidden entries do not tell ranks 3 to 5 and 7 apart" in found.text
+    folds[:, 0] = 1000.0  # a fold that no rank predicts
+    folds[3, 0] = 1e6
+    same = advised(hidden(*folds.tolist()), OPTIONS)
+    assert same is not None
+    assert same.rank == found.rank
 
 
 @pytest.mark.parametrize(
     ("values", "rank", "text"),
     [
-        (([0.9, 0.9], [0.9, 0.8, 0.9], [0.9, 0.9, 0.9, 0.1]), 3, "largest rank at which the runs"),
+        (([0.9, 0.9], [0.9, 0.8, 0.9], [0.9, 0.9, 0.9, 0.1]), 3, "largest rank at which runs"),
         (([0.5, 0.5], [0.7, 0.5, 0.9]), 3, "At no rank"),
     ],
 )
 def test_stability_takes_the_largest_rank_at_which_runs_agree(values, rank, text):
-    found = advised(stable(*values), OPTIONS)
+    found = advised(stable(*values), DRAWN)
     assert found is not None
     assert (found.rank, found.by) == (rank, "stability")
     assert text in found.text
+
+
+def test_stability_says_if_its_choice_lies_at_an_edge():
+    top = advised(stable([0.9, 0.9], [0.9, 0.8, 0.9]), DRAWN)
+    assert top is not None
+    assert top.text.endswith("As 3 is the largest rank that was tried, try larger ones too.")
+    low = advised(stable([0.9, 0.9], [0.9, 0.1, 0.9]), DRAWN)
+    assert low is not None
+    assert low.text.endswith("As 2 is the smallest rank that was tried, try smaller ones too.")
+
+
+def test_stability_of_other_starts_recommends_nothing():
+    for options in (OPTIONS, OPTIONS | {"repeats": 20, "resample": "none"}):
+        found = advised(stable([0.9, 0.9], [0.9, 0.8, 0.9]), options)
+        assert found is not None
+        assert found.by == "bend"
+        assert "their stability recommends no rank" in found.text
 
 
 def test_the_network_comes_first_and_the_others_are_told():
@@ -89,14 +122,14 @@ def test_the_network_comes_first_and_the_others_are_told():
         replace(a, stability=[0.9] * a.rank)
         for a in hidden([2.0, 2.1], [1.5, 1.6], [1.0, 1.1], [1.5, 1.6])
     ]
-    found = advised(results, OPTIONS, CHOICE)
+    found = advised(results, DRAWN, CHOICE)
     assert found is not None
     assert (found.rank, found.by) == (3, "network")
     assert found.text.startswith(CHOICE["reason"])
     assert "predicted best at rank 4" in found.text
     assert "The error of hidden entries would take rank 4 instead: hidden entries" in found.text
     assert "Stability would take rank 5 instead: it is the largest rank" in found.text
-    both = advised(results, OPTIONS | {"holdout": 0.0}, CHOICE | {"rank": 5})
+    both = advised(results, DRAWN | {"holdout": 0.0}, CHOICE | {"rank": 5})
     assert both is not None
     assert "Stability agrees: it is the largest rank" in both.text
     alone = advised([result(7)], OPTIONS, CHOICE)

@@ -104,8 +104,24 @@ def fit(
     n_init: Annotated[
         int, _opt("Runs of each rank from different starts; the best is kept.", Solver)
     ] = 1,
+    scale: Annotated[
+        str,
+        _opt(
+            "balanced, or sum: components that sum to 1, used in the units of the data "
+            "(signatures and exposures).",
+            Model,
+        ),
+    ] = "balanced",
     repeats: Annotated[
         int | None, _opt("Runs from random starts: keep what they agree on, and how far.", Trust)
+    ] = None,
+    resample: Annotated[
+        str | None,
+        _opt(
+            "New data for each of the --repeats: poisson (counts), bootstrap (samples, with "
+            "replacement) or none; by default poisson for counts under kl, else bootstrap.",
+            Trust,
+        ),
     ] = None,
     holdout: Annotated[
         float | None, _opt("Share of entries to hide, such as 0.1; tell their error.", Trust)
@@ -126,7 +142,9 @@ def fit(
     from factormer.app.report import write_report
     from factormer.app.runs import FitOptions, RunFolder
     from factormer.app.runs import fit as run
+    from factormer.app.runs.counts import Counts
     from factormer.app.runs.references import references
+    from factormer.app.runs.resampling import resampling
     from factormer.app.runs.select import choose_rank, described, keep_choice
     from factormer.app.runs.shown import name_factors
     from factormer.app.runs.volume import with_weights
@@ -145,6 +163,8 @@ def fit(
         needs = {"mask": mask, "weights": weights, "missing": missing, "transpose": transpose}
         needs |= {"regularize-w": regularize_w, "regularize-h": regularize_h, "layout": layout}
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
+        needs["resample"] = resample
+        needs["scale"] = None if scale == "balanced" else scale
         needs |= {"rank select": rank == "select", "title": title, "loss select": loss == "select"}
         needs |= {"row-labels": row_labels, "column-labels": column_labels, "resize": resize}
         needs |= {"rows-are": rows_are, "columns-are": columns_are, "compare": compare}
@@ -180,8 +200,12 @@ def fit(
         tell()
         if not as_json:
             print(f"loss {noise.loss}: {noise.reason}")
+    folder = RunFolder(out or Path("runs") / data.name)
+    named_loss = _loss(loss) if noise is None else noise.loss
+    before = None if fresh else folder
+    drawn = resampling(resample, repeats, data, named_loss, missing, Counts(**beside), before)
     options = FitOptions(
-        loss=_loss(loss) if noise is None else noise.loss,
+        loss=named_loss,
         regularize_w=tuple(regularize_w or ()),
         regularize_h=tuple(regularize_h or ()),
         missing=missing,
@@ -195,10 +219,11 @@ def fit(
         device=device,
         seed=seed,
         n_init=n_init,
+        scale=scale,
         repeats=repeats,
+        resample=drawn.kind,
         holdout=holdout,
     )
-    folder = RunFolder(out or Path("runs") / data.name)
     data = data if title is None else replace(data, name=title)
     choice = None
     if rank == "select":
@@ -208,6 +233,8 @@ def fit(
     options, asked = with_weights(data, options, max(ranks), **beside), options
     if not as_json:
         told.print_volume(asked, options, max(ranks))
+        if drawn.reason is not None:
+            print(f"--repeats: runs differ only in their starts, as {drawn.reason}")
     squares = as_loss(options.loss).is_quadratic
     bar = Bar(ranks, max_iter, time_limit, n_init, squares=squares, shown=progress)
 

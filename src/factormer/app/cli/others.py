@@ -10,6 +10,13 @@ import typer
 
 from factormer.app.cli.app import AsJson, Out, app, print_json
 
+# How a network is asked for, by the keyword of Python that takes its name.
+_ASKED = {
+    "init": "start: --init {name}",
+    "accelerator": "accelerator: --accelerator {name}",
+    "model": "choice of a rank: --rank select",
+}
+
 
 @app.command()
 def demo(out: Out = Path("runs/demo")) -> None:
@@ -36,16 +43,29 @@ def demo(out: Out = Path("runs/demo")) -> None:
 
 @app.command()
 def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A network, whose card is printed; by default all in short."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the shipped networks with their cards."""
+    """List the shipped networks, a line for each, or print the card of one."""
     from factormer.nn import zoo
 
     cards = zoo.models()
+    if name is not None and name not in cards:
+        raise ValueError(f"there is no network {name!r}; choose one of {', '.join(cards)}")
+    shown = cards if name is None else {name: cards[name]}
     if as_json:
-        print_json({name: asdict(card) for name, card in cards.items()})
-        return
-    print("\n\n".join(str(card) for card in cards.values()))
+        print_json({name: asdict(card) for name, card in shown.items()})
+    elif name is not None:
+        print(cards[name])
+    else:
+        wide = max(map(len, cards))
+        for card in cards.values():
+            asked = _ASKED[card.use].format(name=card.name)
+            print(f"{card.name:<{wide}}  {card.ranks:<8}  {asked}")
+        print("factormer models NAME prints the card: training, and how well it does")
 
 
 @app.command()

@@ -11,6 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+# The data of the runs of --repeats, in words.
+_ON = {
+    "poisson": " on counts drawn anew",
+    "bootstrap": " on samples drawn anew",
+    "none": " on the same data",
+}
 _SPECTRAL = ("band", "energy", "frequency", "wavelength", "wavenumber")
 
 
@@ -106,7 +112,7 @@ def print_trust(results: list[Any], options: Any, folder: Any, *, chosen: bool) 
     for r in results:
         if r.stability is not None:
             each = " ".join(f"{number:.2f}" for number in r.stability)
-            runs = f"{r.runs_kept} of {options.repeats} runs"
+            runs = f"{r.runs_kept} of {options.repeats} runs{_ON[options.resample]}"
             print(f"  rank {r.rank}: stability of components in {runs}: {each}")
     found = validated(results, options.loss, options.holdout or 0.0)
     if found is not None:

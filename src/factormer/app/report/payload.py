@@ -26,9 +26,11 @@ from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import Advice, advised, bend
 from factormer.app.runs.constraints import parse_all
 from factormer.app.runs.references import kept_pairs
+from factormer.app.runs.resampling import samples_are_columns
 from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.stored import damaged
 from factormer.app.runs.trust import as_shown, validated
+from factormer.app.runs.units import summed_side
 from factormer.problem.penalties import Simplex
 
 _BYTES = 1_200_000  # for the components of all ranks, per side of the matrix
@@ -36,26 +38,6 @@ _MAP_BYTES = 600_000  # for the maps of all ranks
 _EXAMPLE_BYTES = 600_000
 _CONSENSUS = 240  # lines of a consensus matrix
 _POINTS = 1200  # per line at most; more cannot be seen
-_SAMPLES = frozenset(
-    [
-        "cell",
-        "donor",
-        "document",
-        "individual",
-        "observation",
-        "participant",
-        "patient",
-        "recording",
-        "sample",
-        "specimen",
-        "spectrum",
-        "subject",
-        "text",
-        "tumor",
-        "tumour",
-        "user",
-    ]
-)
 
 
 def payload(folder: RunFolder) -> dict[str, Any]:
@@ -85,8 +67,8 @@ def payload(folder: RunFolder) -> dict[str, Any]:
         "made_with": run["made_with"],
         "rows": reductions[0].described(),
         "columns": reductions[1].described(),
-        "sums": _sums(run["options"]),
-        "swapped": _is_swapped(rows, columns) if how.swap is None else how.swap,
+        "sums": _sums(folder),
+        "swapped": samples_are_columns(rows, columns) if how.swap is None else how.swap,
         "names": {
             str(rank): {str(c): name for c, name in of.items()} for rank, of in names.items()
         },
@@ -109,11 +91,14 @@ def _factors(folder: RunFolder, result: RankResult) -> tuple[np.ndarray, np.ndar
             folder.rank(result.rank) / "factors.npz", f"has factors of {sizes} rows, not {wanted}"
         )
     W, H = (stored[name].astype(np.float64) for name in "WH")
-    return (W, H) if _sums(folder.description()["options"]) else _scaled(W, H)
+    return (W, H) if _sums(folder) else _scaled(W, H)
 
 
-def _sums(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _sums(folder: RunFolder) -> dict[str, dict[str, Any]]:
     """The factors whose rows, or columns, have a sum, which their numbers show: W, H, or both."""
+    options = folder.description()["options"]
+    if options.get("scale") == "sum":
+        return {summed_side(*folder.axes()): asdict(Simplex(by="columns"))}
     asked = {name: parse_all(options.get(f"regularize_{name.lower()}") or ()) for name in "WH"}
     return {
         name: asdict(term)
@@ -121,11 +106,6 @@ def _sums(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for term in terms or ()
         if isinstance(term, Simplex)
     }
-
-
-def _is_swapped(rows: Axis, columns: Axis) -> bool:
-    """Whether the samples are the columns, as far as their names tell."""
-    return columns.noun in _SAMPLES and rows.noun not in _SAMPLES
 
 
 def _map_cap(n_results: int) -> int:
@@ -212,7 +192,10 @@ def _map(blocks: np.ndarray, cap: int) -> dict[str, Any]:
 
 
 def consensus_matrix(found: dict[str, np.ndarray], budget: int) -> dict[str, Any]:
-    """The matrix, like beside like; with the rows of V that its lines are, if it is not shrunk."""
+    """The matrix, like beside like; with the rows of V that its lines are, if it is not shrunk.
+
+    They are columns of V where these are the samples.
+    """
     order = found["order"]
     ordered = found["matrix"][np.ix_(order, order)].astype(np.float64)
     small = shrunk(ordered, min(_CONSENSUS**2, budget))
@@ -220,6 +203,7 @@ def consensus_matrix(found: dict[str, np.ndarray], budget: int) -> dict[str, Any
     return {
         "shape": list(small.shape),
         "rows": rows,
+        "side": "columns" if found.get("of_columns", False) else "rows",
         "samples": len(order),
         "cophenetic": significant(float(found["cophenetic"]), 4),
         "runs": len(found["kept"]),

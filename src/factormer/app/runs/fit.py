@@ -21,7 +21,16 @@ from factormer.app.runs.keeper import Keeper
 from factormer.app.runs.residuals import Residuals, residuals
 from factormer.app.runs.several import best_run
 from factormer.app.runs.stored import SCHEMA
-from factormer.app.runs.trust import agreed, arrays_of, as_result, check_trust, held_out, told
+from factormer.app.runs.trust import (
+    Agreement,
+    agreed,
+    arrays_of,
+    as_result,
+    check_trust,
+    held_out,
+    told,
+)
+from factormer.app.runs.units import check_scale, in_units
 from factormer.data.intake import is_sparse
 from factormer.functions import factorize
 from factormer.problem.losses import as_loss
@@ -30,7 +39,6 @@ from factormer.run.order import shares as component_shares
 from factormer.run.provenance import provenance
 from factormer.run.result import Result
 from factormer.run.trace import Row, Trace
-from factormer.select.agreement import Consensus
 from factormer.select.validate import CrossValidation
 
 _LONG = 1e9  # entries × rank × iterations from which intermediate results are saved
@@ -56,13 +64,16 @@ class FitOptions:
     device: str | None = None
     seed: int | None = 0
     n_init: int = 1
+    scale: str = "balanced"  # or "sum": components of sum 1
     repeats: int | None = None  # runs of which the consensus is kept
+    resample: str = "none"  # new data for each of them: poisson, bootstrap or none
     holdout: float | None = None  # share of entries to hide, for their error
 
     def keywords(self) -> dict[str, Any]:
         """Return the options as keywords of `factorize`."""
         options = asdict(self)
-        del options["repeats"], options["holdout"]
+        for name in ("scale", "repeats", "resample", "holdout"):
+            del options[name]
         return {
             "regularize_W": parse_all(options.pop("regularize_w")),
             "regularize_H": parse_all(options.pop("regularize_h")),
@@ -98,6 +109,7 @@ def fit(
     folder, counts = RunFolder(path), Counts(mask, weights)
     keywords = options.keywords() | counts.keywords()
     check_trust(options.repeats, options.holdout, options.n_init, symmetric=options.symmetric)
+    check_scale(options.scale, is_free=_is_free(keywords))
     check_options(data, ranks, keywords)
     check_folder(folder, data, counts, options, fresh=fresh)
     description = {
@@ -127,12 +139,15 @@ def fit(
                 hidden = held_out(data, rank, keywords, options.holdout)
             if options.repeats is not None:
                 began = time.perf_counter()
-                found = agreed(data, rank, keywords, options.repeats)
-                fitted = _Fitted(as_result(found), _NOTHING, found, time.perf_counter() - began)
+                agreement = agreed(data, rank, keywords, options.repeats, options.resample)
+                seconds = time.perf_counter() - began
+                fitted = _Fitted(as_result(agreement.found), _NOTHING, agreement, seconds)
             elif options.n_init > 1:
                 fitted = _Fitted(best_run(data.V, rank, keywords, folder.runs(rank), ran))
             else:
                 fitted = _fitted(folder, data, rank, keywords, callback)
+            x = in_units(fitted.result.factors, options.scale, data.rows, data.columns)
+            fitted = fitted._replace(result=replace(fitted.result, factors=x))
             done[rank] = _kept(folder, data, rank, keywords, counts, bound, fitted, hidden)
             if not done[rank].is_finished:
                 break
@@ -144,7 +159,7 @@ class _Fitted(NamedTuple):
 
     result: Result
     earlier: np.ndarray = _NOTHING
-    found: Consensus | None = None
+    agreement: Agreement | None = None
     seconds: float = 0.0  # of all runs of the consensus
 
 
@@ -182,7 +197,7 @@ def _kept(
     hidden: CrossValidation | None,
 ) -> RankResult:
     """Write the files of a rank; `hidden` are the errors of hidden entries."""
-    result, found = fitted.result, fitted.found
+    result, agreement = fitted.result, fitted.agreement
     W, H, shares = result.W, result.H, component_shares(result.factors)
     loss = as_loss(keywords["loss"])
     errors = residuals(data.V, W, H, counts.known(data.V, keywords["missing"]), loss)
@@ -193,7 +208,8 @@ def _kept(
     if hidden is not None:
         folds, rounding = hidden.errors[0].tolist(), hidden.resolution
         kept = replace(kept, held_out=folds, held_out_rounding=rounding)
-    if found is not None:
+    if agreement is not None:
+        found = agreement.found
         stability = [float(number) for number in found.stability]
         kept = replace(kept, stability=stability, runs_kept=int(found.kept.sum()))
         kept = replace(kept, seconds=fitted.seconds, message=told(found))
@@ -210,7 +226,7 @@ def _kept(
         views={name: np.asarray(value) for name, value in views.items()},
         trace=trace,
         axes=(data.rows, data.columns),
-        consensus=None if found is None else arrays_of(found),
+        consensus=None if agreement is None else arrays_of(agreement),
     )
     return kept
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from factormer.app.read import Data
 from factormer.app.runs.folder import RankResult
+from factormer.app.runs.resampling import samples_are_columns
+from factormer.data.factors import Factors
 from factormer.data.intake import to_numpy
 from factormer.problem.losses import as_loss
 from factormer.run.request import check_count
@@ -19,7 +22,7 @@ from factormer.select.consensus import consensus
 from factormer.select.holdout import parts_of
 from factormer.select.validate import CrossValidation, cross_validate
 
-_FOLDS = 5
+_FOLDS = 10
 _ALIKE = ("loss", "regularize_W", "regularize_H", "solver", "accelerator")
 _DATA = ("mask", "weights", "missing", "device", "random_state", "time_limit")
 
@@ -42,12 +45,34 @@ def check_trust(
         )
 
 
-def agreed(data: Data, rank: int, keywords: dict[str, Any], n_runs: int) -> Consensus:
-    """Return what many runs have in common."""
+class Agreement(NamedTuple):
+    """A consensus for V, and whether its matrix is of the columns of V, as they are the samples."""
+
+    found: Consensus
+    of_columns: bool
+
+
+def agreed(
+    data: Data, rank: int, keywords: dict[str, Any], n_runs: int, resample: str
+) -> Agreement:
+    """Return what many runs have in common.
+
+    Where new data is drawn and the samples are the columns, V is transposed for it: samples are
+    drawn, and components are matched by what they are made of.
+    """
     names = (*_ALIKE, *_DATA, "init", "max_iter", "tol")
     asked = {name: keywords[name] for name in names}
     asked["init"] = "random" if asked["init"] == "auto" else asked["init"]
-    return consensus(data.V, rank, n_runs=n_runs, **asked)
+    if resample == "none":
+        return Agreement(consensus(data.V, rank, n_runs=n_runs, **asked), False)
+    asked["resample"] = resample
+    if not samples_are_columns(data.rows, data.columns):
+        return Agreement(consensus(data.V, rank, n_runs=n_runs, **asked), False)
+    on_w, on_h = asked["regularize_W"], asked["regularize_H"]
+    asked |= {"regularize_W": on_h, "regularize_H": on_w}
+    found = consensus(data.V.T, rank, n_runs=n_runs, **asked)
+    factors = Factors(found.factors.H, found.factors.W)
+    return Agreement(replace(found, factors=factors, runs=None), True)
 
 
 def as_result(found: Consensus) -> Result:
@@ -71,10 +96,11 @@ def told(found: Consensus) -> str:
     return f"{text}, of which {found.unmet} ended before the tolerance was met"
 
 
-def arrays_of(found: Consensus) -> dict[str, np.ndarray]:
+def arrays_of(agreement: Agreement) -> dict[str, np.ndarray]:
     """Return what is kept of a consensus besides the factors."""
     names = ("stability", "cosine", "kept", "errors", "matrix", "samples", "order", "cophenetic")
-    return {name: np.asarray(getattr(found, name)) for name in names}
+    arrays = {name: np.asarray(getattr(agreement.found, name)) for name in names}
+    return arrays | {"of_columns": np.asarray(agreement.of_columns)}
 
 
 def held_out(

@@ -88,7 +88,8 @@ class Penalties:
                     term=by_rows[0],
                 )
             )
-        asked = [term for term in terms if getattr(term, "weight", 1.0)]  # 0 has no effect
+        # A weight of 0 has no effect; one of None is found later.
+        asked = [term for term in terms if getattr(term, "weight", 1.0) != 0]
         return Penalties(tuple(sorted(asked, key=lambda term: term.order or 0)))
 
     @property

@@ -36,6 +36,9 @@ def _check_weight(penalty: Any) -> None:
     _require(penalty, "weight", lambda x: 0 <= x < math.inf, "at least 0, and finite")
 
 
+_LITTLE = 0.001  # of the mean square of components, below which one counts little
+
+
 @dataclass(frozen=True)
 class L1(Penalty):
     """weight·Σ|X|: sparse factors."""
@@ -136,15 +139,29 @@ class Volume(Penalty):
 
     With W on the simplex, which leaves H free to enclose the data in many ways, this prefers the
     tightest. A weight as large as the misfit ½‖W Hᵀ − V‖² shows its effect. `delta`, in the unit of
-    H², is the size below which a component counts little: otherwise dark ones would be lost.
+    H², is the size below which a component counts little: otherwise dark ones would be lost; 0.1
+    unless it is given. Without a weight, `factorize` and `NMF` make a fit without the volume first,
+    and take its misfit, and a thousandth of the mean square of its components.
     """
 
-    weight: Any
-    delta: Any = 0.1
+    weight: Any = None
+    delta: Any = None
 
     def __post_init__(self) -> None:
-        _check_weight(self)
-        _require(self, "delta", lambda x: 1e-100 <= x <= 1e100, "from 1e-100 to 1e100")
+        if self.weight is not None:
+            _check_weight(self)
+            object.__setattr__(self, "delta", 0.1 if self.delta is None else self.delta)
+        if self.delta is not None:
+            _require(self, "delta", lambda x: 1e-100 <= x <= 1e100, "from 1e-100 to 1e100")
+
+    def suited(self, misfit: float, X: X_) -> Volume:
+        """Fill in a missing weight, and δ, from the misfit and the components of another fit."""
+        if self.weight is not None:
+            return self
+        square = float(X.double().square().sum()) / X.shape[-1]
+        least = 1e-100  # of components of zeros
+        delta = max(_LITTLE * square, least) if self.delta is None else self.delta
+        return Volume(misfit, delta)
 
     def value(self, X: X_) -> Float[Tensor, "*b"]:
         eye, X = torch.eye(X.shape[-1], dtype=torch.float64, device=X.device), X.double()
@@ -157,6 +174,11 @@ class Volume(Penalty):
         return self.weight * torch.linalg.inv_ex(G).inverse.to(X), 0.0, 0.0
 
     def scaled(self, c: float, power: float, p: float = 0.5, level: float = 1.0) -> Volume:
+        if self.weight is None:
+            raise ValueError(
+                "Volume() has no weight; factorize and NMF find one by a fit without it, and "
+                "other functions need it: pass Volume(weight), of the size of the misfit"
+            )
         weight = float(self.weight / level * np.float64(c) ** -power)
         delta = float(self.delta * np.float64(c) ** (-2 * p))
         if not (math.isfinite(weight) and 1e-100 <= delta <= 1e100):

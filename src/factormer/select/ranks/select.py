@@ -43,6 +43,7 @@ def select_rank(
     *,
     loss: Any = "frobenius",
     mask: Any = None,
+    weights: Any = None,
     missing: str | None = None,
     cross_validate: bool = False,
     random_state: int | None = 0,
@@ -68,6 +69,8 @@ def select_rank(
         compared by one of these: as counts where all entries are whole numbers.
     mask : array-like, (m, n), optional
         True where an entry of V is known.
+    weights : array-like, (m, n) or (m,), optional
+        As in `factorize`. An entry of weight 0 is not known; all others must have the same weight.
     missing : "zeros", optional
         Zeros of V are not known.
     cross_validate : bool
@@ -89,7 +92,7 @@ def select_rank(
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
     network = load_rank(model)
     beta = _beta(loss)
-    matrix = observe(V, mask=mask, missing=missing, memory_limit=memory_limit)
+    matrix = observe(V, mask=mask, weights=weights, missing=missing, memory_limit=memory_limit)
     if isinstance(matrix, Blocks):
         most = min(matrix.reader.room / (8 * _COPIES), _SAMPLE)
         matrix = some_rows(matrix, most, torch.Generator().manual_seed(seed))

@@ -116,19 +116,30 @@ function steppable(root, count, show, hide, pick) {
 }
 
 // Draw anew whenever the width changes.
-const observers = new WeakMap();
+const charts = new Map(); // from the container to its observer and how it is drawn
 function responsive(container, draw) {
-  observers.get(container)?.disconnect();
+  charts.get(container)?.observer.disconnect();
   let last = 0;
-  const observer = new ResizeObserver(() => {
+  const fit = () => {
     const width = Math.floor(container.clientWidth);
     if (width > 0 && width !== last) {
       last = width;
       container.replaceChildren(draw(width));
     }
-  });
-  observers.set(container, observer);
+  };
+  const observer = new ResizeObserver(fit);
+  charts.set(container, { observer, fit });
   observer.observe(container);
+}
+// Draw all charts of the page at once, without waiting for observers, and forget those that left it.
+function drawCharts() {
+  for (const [container, { observer, fit }] of charts) {
+    if (container.isConnected) fit();
+    else {
+      observer.disconnect();
+      charts.delete(container);
+    }
+  }
 }
 
 // A group of radio buttons.

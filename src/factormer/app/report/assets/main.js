@@ -37,9 +37,16 @@ byId("theme").addEventListener("click", () => {
 });
 byId("print").addEventListener("click", () => window.print());
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTheme);
-// Paper is light whatever the screen is; canvases know no style sheet.
-window.addEventListener("beforeprint", () => { forcedTheme = "light"; drawResult(); });
-window.addEventListener("afterprint", () => { forcedTheme = null; drawResult(); });
+// Paper is light whatever the screen is; canvases know no style sheet. Charts are drawn here and now, at the
+// width of a page, as observers of widths would be called after it was printed.
+function drawFor(paper) {
+  forcedTheme = paper ? "light" : null;
+  document.documentElement.classList.toggle("printing", paper);
+  drawResult();
+  drawCharts();
+}
+window.addEventListener("beforeprint", () => drawFor(true));
+window.addEventListener("afterprint", () => drawFor(false));
 
 byId("cards").addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

@@ -10,7 +10,7 @@ function drawAdvice() {
     byId("advice").textContent = `Rank ${first.rank} is shown because it was asked for; no other was fitted. --rank 2..12 compares several, and --rank select chooses one from the data.`;
     return;
   }
-  const by = { network: "by a network that compares all ranks", hidden: "by the error of hidden entries", stability: "by stability" }[advice.by];
+  const by = { network: "by a network that compares all ranks", hidden: "by the error of hidden entries", stability: "by stability under new draws of the data" }[advice.by];
   const fitted = run.results.some((r) => r.rank === advice.rank);
   const clear = advice.by === "network" && !run.choice.clear ? " This choice is not clear." : "";
   const opened = run.results[run.opened].rank;
@@ -135,7 +135,7 @@ function drawStability() {
     }),
   );
   byId("by-stability-note").textContent = own
-    ? `How well the components of ${several[0].consensus?.runs ?? run.options.repeats} runs agree: 1 where all find the same.`
+    ? `How well the components of ${several[0].consensus?.runs ?? run.options.repeats} runs on ${drawnData()} agree: 1 where all find the same.${(run.options.resample ?? "none") === "none" ? " It says nothing about noise in the data." : ""}`
     : "Cosines of components that were matched between the starts by which the rank was chosen.";
   key(byId("by-stability-key"), [["", "mean of the components"], ["bound", "the least stable"], ...(marked() === null ? [] : [["mark", "recommended"]])]);
 }
