@@ -27,6 +27,7 @@ inline constexpr double sweep_alpha = 0.5;        // cost of the sweeps relative
 inline constexpr double sweep_share = 0.1;        // of the first sweep's change: a change at which sweeps end
 inline constexpr double refine_share = 1e-4;      // the same in the refinement of W
 inline constexpr int32_t refine_sweeps = 60;
+inline constexpr double refine_rounding = 16;     // of ε‖V‖²: a rise of the squared error that is rounding
 inline constexpr double flat_ulps = 100;          // a curvature below (100 ε)² times the largest counts as zero
 
 inline constexpr double largest_real = 1.7976931348623157e308;

@@ -253,8 +253,13 @@ class Squares {
         share_ = Real(refine_share);
         bool whole = propose(1, 0, side[1].gram) && half_step(0, side[1].gram, 0, refine_sweeps);
         share_ = Real(sweep_share), reals_ = nullptr;
-        double now = whole ? objective(course) : -1;
-        if (whole && !(now > course.momentum.error)) {
+        double now = whole ? objective(course) : -1, rounding = refine_rounding * eps * course.sq_norm;
+        if (course.momentum.error < resolved_share * course.sq_norm) {
+            rounding = 0;
+            if constexpr (Matrix::is_dense && sizeof(Real) == 8)
+                if (whole && course.is_plain()) now = residual(V_, d.other, d.ld, side[1].kept, side[1].ld, r_, crew_, arena_);
+        }
+        if (whole && now >= 0 && !(now > course.momentum.error + rounding)) {
             swap(d);
             course.momentum.error = now;
         }

@@ -87,9 +87,9 @@ def network(model: Network, x: Factors, V: Tensor) -> Factors:
 def n_factormer(model: NFactormer, x: Factors, V: Tensor) -> Factors:
     """The network of eq. 16: an H-update along the edges, a W-update against them, N times."""
     W, H = model.embed(x.W), model.embed(x.H)
-    for layer in _literal_layers(model):
-        H = layer(augmented_line_digraph(W, H, V))[len(W) :]
-        W = layer(transpose(augmented_line_digraph(W, H, V)))[: len(W)]
+    for update_H, update_W in _literal_pairs(model):
+        H = update_H(augmented_line_digraph(W, H, V))[len(W) :]
+        W = update_W(transpose(augmented_line_digraph(W, H, V)))[: len(W)]
     return Factors(model.extract(W).relu(), model.extract(H).relu())
 
 
@@ -98,22 +98,25 @@ def refining(model: RefiningFactormer, x: Factors, V: Tensor) -> Factors:
     r = model.config.rank
     point = Factors(x.W[:, -r:], x.H[:, -r:])
     W, H = model.embed(x.W), model.embed(x.H)
-    for layer in _literal_layers(model):
+    for update_H, update_W in _literal_pairs(model):
         now = augmented_line_digraph(*point, V)
         error = residuals(now).square().mean().sqrt()
         more = (residuals(now) / error).unsqueeze(1)  # (10)
-        H = layer(augmented_line_digraph(W, H, V), more, now.features)[len(W) :]
+        H = update_H(augmented_line_digraph(W, H, V), more, now.features)[len(W) :]
         point = point._replace(H=(point.H + error * model.extract(H)).relu())
 
         now = augmented_line_digraph(*point, V)
         error = residuals(now).square().mean().sqrt()
         more = (residuals(now) / error).unsqueeze(1)  # (10)
-        W = layer(transpose(augmented_line_digraph(W, H, V)), more, now.features)[: len(W)]
+        W = update_W(transpose(augmented_line_digraph(W, H, V)), more, now.features)[: len(W)]
         point = point._replace(W=(point.W + error * model.extract(W)).relu())
     return point
 
 
-def _literal_layers(model: Network) -> list[LiteralFactormer]:
+def _literal_pairs(model: Network) -> list[tuple[LiteralFactormer, LiteralFactormer]]:
+    config = model.config
     layers = [layer for layer in model.layers if isinstance(layer, FactormerLayer)]
-    assert len(layers) == model.config.n_pairs
-    return [LiteralFactormer(x, scale_by_width=model.config.scale_by_width) for x in layers]
+    assert len(layers) == (1 if config.shared else 2) * config.n_pairs
+    literal = [LiteralFactormer(x, scale_by_width=config.scale_by_width) for x in layers]
+    step = len(layers) // config.n_pairs
+    return [(literal[step * k], literal[step * k + step - 1]) for k in range(config.n_pairs)]

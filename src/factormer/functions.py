@@ -43,7 +43,7 @@ def factorize(
     accelerator: str | Path | None = "auto",
     max_iter: int = 200,
     tol: float | int = 1e-4,
-    stop: str = "gradient",
+    stop: str = "auto",
     time_limit: float | int | None = None,
     device: str | None = None,
     random_state: int | None = 0,
@@ -93,10 +93,13 @@ def factorize(
     max_iter : int
         Outer iterations at most; one is an update of H and one of W.
     tol : float
-        Stop once the projected gradient is this small relative to its size at the start; 0: never.
-    stop : {"gradient", "decrease"}
-        "decrease": stop once ten iterations lower the error by less than `tol` times the error at
-        the start, as scikit-learn's multiplicative updates do: sooner, and less surely at an end.
+        The relative error that may be left ungained: stop once half as many iterations again would
+        lower the error by less than `tol` of it, at the pace of the last ones; 0: never.
+    stop : {"auto", "gradient", "sklearn"}
+        "auto": by `tol` as above (data beyond memory: "gradient"). "gradient": once the projected
+        gradient is `tol` times that of the start. "sklearn": once ten iterations lower the error by
+        less than `tol` times the error of the start, as scikit-learn's multiplicative updates do:
+        sooner, and less surely at an end.
     time_limit : float, optional
         Seconds, start included; checked as often as `watch` is called. The start is not cut short.
     device : str, optional

@@ -245,7 +245,7 @@ CASES = [
         "few iterations", "by-columns", 8, options={"tol": 0, "max_iter": 3, "init": "random"},
         within=None, because="Errors after so few iterations are those of one algorithm.",
     ),
-    Case("stop by decrease", "counts", 4, loss=KL, options={"stop": "decrease", **LONG}),
+    Case("stop by decrease", "counts", 4, loss=KL, options={"stop": "sklearn", **LONG}),
     Case(
         "time limit", "noisy-large", 20, "time_limit",
         within=None, because="The clock decides how far it comes.",

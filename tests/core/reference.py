@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from factormer.kernels.rules import has_settled
+
 TWO_64 = 2**64
-LOOK_EVERY, FIRST_LOOK = 5, 10
 
 
 def mixed(x: int) -> int:
@@ -64,14 +65,9 @@ class Momentum:
 
 
 def settled_at(errors: Any, tol: float) -> int:
-    """The first look at which half as many iterations again seem to gain at most `tol`, or −1.
-
-    At the pace of the last 15 % of the run.
-    """
-    for t in range(FIRST_LOOK, len(errors), LOOK_EVERY):
-        if errors[17 * t // 20] - errors[t] <= 0.3 * tol * errors[t]:
-            return t
-    return -1
+    """Return the first look at which a run has settled, or −1."""
+    history = np.array(errors)
+    return next((t for t in range(len(errors)) if has_settled(history[: t + 1], tol)), -1)
 
 
 def order_of(W: np.ndarray, H: np.ndarray) -> np.ndarray:

@@ -169,8 +169,10 @@ def test_a_time_limit_keeps_what_is_done(tmp_path, monkeypatch, computed):
     first = factorize_many(some, time_limit=0.5, **options)
     assert first.status is Status.TIME_LIMIT
     second = factorize_many(some, time_limit=1e-9, **options)
-    np.testing.assert_array_equal(second.done, first.done)
-    for k in np.flatnonzero(first.done):
+    whole = first.done & (first.columns()["status"] == "MAX_ITER")  # others are made again
+    assert whole.any()
+    np.testing.assert_array_equal(second.done, whole)
+    for k in np.flatnonzero(whole):
         assert_same(first[int(k)], second[int(k)])
 
 

@@ -14,6 +14,8 @@ CONFIGS = {
     "one head": small_config(heads=1),
     "scaled by width": small_config(scale_by_width=True),
     "four pairs": small_config(n_pairs=4),
+    "weights of their own": small_config(shared=False),
+    "refining, weights of their own": small_config(variant="refining", shared=False),
     "refining": small_config(variant="refining"),
     "refining two points": small_config(variant="refining", n_points=2),
 }

@@ -5,7 +5,8 @@ import torch
 
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from factormer.nn.factormer import ModelConfig, NFactormer
+from factormer.nn.factormer import ModelConfig, NFactormer, by_pairs
+from factormer.nn.refining import build
 from tests.networks import random_network, small_config
 from tests.nn.cases import assert_same, draw, draw_point
 
@@ -16,6 +17,8 @@ def test_last_layer_alone_skips_its_outer_norm():
         "layers.0.norm_output",
         "layers.1.norm_output",
     }
+    names = NFactormer(small_config(shared=False)).state_dict()
+    assert {name[:8] for name in names if "norm_output" in name} == {"layers.0", "layers.1"}
 
 
 def test_half_of_a_pair_is_the_same_layer_on_the_transposed_problem(rng):
@@ -31,6 +34,30 @@ def test_half_of_a_pair_is_the_same_layer_on_the_transposed_problem(rng):
     swapped = model(x.swap(), V.T)  # a problem whose first move is the W-update
     torch.testing.assert_close(swapped.H, model.extract(W_first).relu())
     assert not torch.allclose(swapped.H, expected.W)
+
+
+@pytest.mark.parametrize("variant", ["paper", "refining"])
+def test_layers_of_a_pair_share_their_weights_or_have_their_own(variant):
+    shared, own = (
+        build(small_config(variant=variant, n_pairs=3, shared=shared)) for shared in (True, False)
+    )
+    assert (len(shared.layers), len(own.layers)) == (3, 6)
+    assert all(H is W for H, W in by_pairs(shared.layers, shared.config))
+    assert [layer for pair in by_pairs(own.layers, own.config) for layer in pair] == list(
+        own.layers
+    )
+
+
+def test_layers_with_weights_of_their_own_can_equal_shared_ones(rng):
+    config = small_config()
+    shared, own = random_network(config), random_network(small_config(shared=False))
+    for one, pair in zip(shared.layers, by_pairs(own.layers, own.config), strict=True):
+        for layer in pair:
+            layer.load_state_dict(one.state_dict())
+    own.embed.load_state_dict(shared.embed.state_dict())
+    own.extract.load_state_dict(shared.extract.state_dict())
+    x, V = draw_point(config, 7, 5, rng), Dense(draw(rng, 7, 5))
+    assert_same(own(x, V), shared(x, V))
 
 
 def test_defaults_are_the_networks_of_the_paper():

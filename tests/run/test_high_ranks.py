@@ -22,7 +22,8 @@ def parts(m: int, n: int, rank: int, seed: int = 0) -> np.ndarray:
 
 def first_views(V: np.ndarray, rank: int) -> list[tuple[type, torch.dtype]]:
     problem = Problem(Dense(torch.from_numpy(V)), rank)
-    plan = choose(Request(problem=problem, limits=Limits(max_iter=50)))
+    request = Request(problem=problem, limits=Limits(max_iter=50), engine="reference")
+    plan = choose(request)
     stages = _on_views(plan, problem, [], torch.Generator().manual_seed(0), 0)
     return [(type(stage.problem.V), stage.problem.V.dtype) for stage in stages]
 

@@ -1,24 +1,22 @@
 """Starts for other losses: where they begin, whatever the shape and precision of V."""
 
-from threading import Barrier, Event, current_thread, main_thread
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from factormer import factorize, kernels
-from factormer.accelerate import lines
-from factormer.accelerate.her import HER
-from factormer.accelerate.lines import Lines
+from factormer import factorize
 from factormer.data import Dense
-from factormer.kernels.threads import threads
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
+from factormer.run.core import fits_from
 from factormer.run.lifting import Lifted, Rooted, rooted, squared
 from factormer.run.result import Status
 from factormer.solvers.loop import iterated
 from factormer.starts import Random
+from tests.signals import interrupted_after
 
 
 def counts(m: int, n: int, r: int) -> torch.Tensor:
@@ -85,44 +83,29 @@ def test_several_runs_on_counts_are_made_side_by_side():
 
 
 @pytest.mark.parametrize("n_init", [1, 3])
-def test_a_time_limit_ends_the_fits_of_the_roots(n_init, monkeypatch):
-    made, iterate = [], Lines.iterate
-
-    def counting(self):
-        made.append(len(self))
-        return iterate(self)
-
-    monkeypatch.setattr(Lines, "iterate", counting)
+def test_a_time_limit_ends_the_fits_of_the_roots(n_init):
     asked: dict[str, Any] = {"loss": "kullback-leibler", "n_init": n_init, "time_limit": 1e-6}
     result = factorize(counts(200, 150, 4).numpy(), 4, **asked)
     assert result.status is Status.TIME_LIMIT
-    assert made == [2, 2] * n_init  # one iteration of each pair
     assert np.isfinite(result.loss)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("broken", ["_together", "_alone"])
-def test_an_interrupt_ends_the_fits_in_other_threads(broken, monkeypatch):
-    """A pair of fits would take minutes here if it were not told."""
-    problem = Problem(Dense(counts(40, 30, 4)), 3)
+def test_fits_of_the_roots_are_those_of_the_reference(monkeypatch):
+    V = counts(200, 150, 4)
+    problem, start = Problem(Dense(V / V.mean()), 4), Rooted()
+    fast = start(problem, torch.Generator().manual_seed(0))
+    monkeypatch.setattr("factormer.run.core.core", lambda: None)
+    slow = start(problem, torch.Generator().manual_seed(0))
+    of_counts = Problem(problem.V, 4, Beta(1.0))
+    assert float(of_counts.objective(fast)) == pytest.approx(
+        float(of_counts.objective(slow)), rel=0.02
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+def test_an_interrupt_ends_the_fits_of_the_roots():
+    """They would take minutes if nobody told them."""
+    problem = Problem(Dense(counts(300, 200, 4)), 4)
     starts = [Random()(problem, torch.Generator().manual_seed(k)) for k in range(4)]
-    begun, over, how = Barrier(2), Event(), getattr(lines, broken)
-
-    def interrupted(*given):
-        if not over.is_set():
-            begun.wait(30)
-        if current_thread() is main_thread():
-            over.set()
-            raise KeyboardInterrupt
-        return how(*given)
-
-    monkeypatch.setattr(lines, broken, interrupted)
-    if broken == "_alone":
-        monkeypatch.setattr(kernels, "shared_products", lambda *wanted: None)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with threads(), pytest.raises(KeyboardInterrupt):
-            lines.side_by_side(problem, HER(), starts, 10**7)
-    finally:
-        torch.set_num_threads(before)
+    with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+        fits_from(problem.V, starts, 10**8, 0.0)

@@ -89,7 +89,11 @@ def test_a_plan_is_made_without_reading_an_entry():
     ("V", "asked", "words"),
     [
         (DATA["small"], {}, ["20×15, dense, float64", "random: V is small", "her on V"]),
-        (DATA["sketched"], {}, ["rotated: an SVD of a sketch", "stage 2", "components by share, balanced"]),
+        (
+            DATA["sketched"],
+            {},
+            ["rotated: an SVD of a sketch", "stage 2", "components by share, balanced"],
+        ),
         (DATA["sparse"], {}, ["60×40, sparse", "random: V is small"]),
         (DATA["small"], {"solver": "mu"}, ["mu on V: multiplicative updates (asked for)"]),
         (DATA["small"], {"tol": 0.0}, ["W as the last iteration leaves it"]),

@@ -47,14 +47,14 @@ def test_exact_fit_up_to_rounding_converges_though_its_gradient_is_noise():
 
 @pytest.mark.parametrize("init", ["rotated", "nndsvd", "any-rank-init"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
-def test_start_whose_gradient_is_rounding_errors_converges_at_once(init, dtype):
-    """At rank 1 the leading singular vectors are the optimum, and no share of 0 can be reached."""
+def test_start_at_an_optimum_converges_at_the_first_looks(init, dtype):
+    """At rank 1 the leading singular vectors are the optimum."""
     rng = torch.Generator().manual_seed(0)
     V = torch.rand(50, 1, generator=rng) @ torch.rand(1, 40, generator=rng)
     V = (V * (0.5 + torch.rand(50, 40, generator=rng))).to(dtype)
     result, random = (factorize(V, 1, init=kind, max_iter=100) for kind in (init, "random"))
     assert result.status is random.status is Status.CONVERGED
-    assert result.n_iter <= 10
+    assert result.n_iter <= 15
     torch.testing.assert_close(float(result.rmse), float(random.rmse), rtol=1e-6, atol=0)
 
 

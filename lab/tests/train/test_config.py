@@ -51,6 +51,8 @@ def test_defaults_are_the_papers_recipe():
         ('name = ""', "no name"),
         ('name = "a"\nbatch = 0', "batch is 0; it must be at least 1"),
         ('name = "a"\nepochs = -1', "epochs is -1; it must be at least 1"),
+        ('name = "a"\nlarge_batch = -1', "large_batch is -1; it must be at least 0"),
+        ('name = "a"\nseconds = 9.0', "seconds is 9.0, for which there is one cosine over the run"),
     ],
 )
 def test_wrong_config_is_refused_with_a_sentence(write, text, message):
@@ -75,6 +77,12 @@ def test_curriculum_adds_an_accelerated_iteration_every_two_epochs():
     config = TrainConfig(name="accel", n_accel=5, curriculum_epochs=2)
     expected = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5, 5]
     assert [config.n_accel_at(epoch) for epoch in range(15)] == expected
+
+
+def test_curriculum_adds_an_accelerated_iteration_after_each_share_of_the_run():
+    config = TrainConfig(name="accel", n_accel=3, curriculum_share=0.25)
+    shares = (0.0, 0.2, 0.25, 0.49, 0.5, 0.75, 1.0)
+    assert [config.n_accel_at(0, share) for share in shares] == [1, 1, 2, 2, 3, 3, 3]
 
 
 def test_without_a_curriculum_all_iterations_are_accelerated():

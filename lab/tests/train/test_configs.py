@@ -28,7 +28,16 @@ each_file = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def shrunken(config: TrainConfig) -> TrainConfig:
     """The same recipe for a smaller network on fewer and smaller matrices, of two steps."""
     model = replace(config.model, width=8, heads=2, n_pairs=1, ffn_width=8)
-    return replace(config, model=model, copies=1, batch=min(config.batch, 2), epochs=1)
+    return replace(
+        config,
+        model=model,
+        copies=1,
+        up_to_100=False,
+        batch=min(config.batch, 2),
+        large_batch=min(config.large_batch, 2),
+        small_visits=1,
+        epochs=1,
+    )
 
 
 @pytest.fixture
@@ -69,7 +78,7 @@ def test_shipped_networks_have_a_config_of_the_papers_size(name):
     (path,) = (path for path in CONFIGS if path.stem == trained)
     model, paper = TrainConfig.load(path).model, ModelConfig()
     assert model == models()[name].config
-    free = {key: getattr(model, key) for key in ("variant", "n_points", "normalize")}
+    free = {key: getattr(model, key) for key in ("variant", "n_points", "normalize", "shared")}
     assert model == replace(paper, **free)
 
 

@@ -14,6 +14,7 @@ from tests.networks import small_config
 from tests.signals import interrupted_after
 
 from factormer.nn.refining import Network
+from factormer_lab.train import loop
 from factormer_lab.train.config import TrainConfig
 from factormer_lab.train.factormer import epoch_order, fresh, learning_rate, train_factormer
 from factormer_lab.train.loop import Run
@@ -214,6 +215,64 @@ def test_killed_process_resumes_to_the_same_weights(tmp_path):
     assert_same_weights(resumed.model, whole.model)
 
 
+# Timed runs
+
+
+class Clock:
+    """A clock that moves by a second each time it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+TIMED = replace(CONFIG, seconds=200.0, schedule="cosine", lr_decay=1.0)
+
+
+def test_timed_run_ends_with_its_seconds_and_its_rate_at_zero(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "time", Clock())
+    run = train_factormer(TIMED, tmp_path)
+    assert run.finished
+    assert run.total == run.step > TOTAL  # more than the epochs of the config
+    rates = [line["lr"] for line in metrics(tmp_path) if "lr" in line]
+    assert rates[-1] == 0
+    assert set(run.figures) == {"small", "large"}
+
+
+def test_timed_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "time", Clock())
+    first = train_factormer(TIMED, tmp_path, max_seconds=60.0)
+    assert not first.finished
+    assert 60 < first.seconds < 100
+    second = train_factormer(TIMED, tmp_path)
+    assert second.finished
+    assert second.step > first.step
+    again = train_factormer(TIMED, tmp_path)
+    assert (again.finished, again.step) == (True, second.step)
+    assert_same_weights(again.model, second.model)
+
+
+def test_timed_acceleration_grows_and_begins_from_an_initialization(
+    uninterrupted, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(loop, "time", Clock())
+    seen, plain = [], Learner.step
+
+    def step(self, batch, *, n_accel, lr):
+        seen.append(n_accel)
+        return plain(self, batch, n_accel=n_accel, lr=lr)
+
+    monkeypatch.setattr(Learner, "step", step)
+    config = replace(TIMED, model=small_config(n_points=2), n_accel=2, curriculum_share=0.5)
+    run = train_factormer(config, tmp_path, warm_start=uninterrupted.model)
+    assert run.finished
+    assert seen == sorted(seen)
+    assert set(seen) == {1, 2}
+
+
 # Refusing
 
 
@@ -258,6 +317,13 @@ def test_epoch_visits_each_matrix_once_in_an_order_of_its_own():
     first, same, second = ([(k, index.tolist()) for k, index in order] for order in orders)
     assert first == same
     assert first != second
+
+
+def test_small_matrices_are_visited_as_often_as_asked_and_larger_ones_in_batches_of_their_own():
+    data = training_set(3, 0.01, 1, seed=0)
+    config = replace(CONFIG, batch=4, large_batch=2, small_visits=3)
+    sizes = sorted((k, len(index)) for k, index in epoch_order(data, config, 0))
+    assert sizes == [(0, 4)] * 3 + [(1, 2)] * 2
 
 
 def test_learning_rate_restarts_each_epoch_from_a_base_that_decays():

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.networks import random_network
+from tests.networks import random_network, small_config
 
 from factormer.data import Dense
 from factormer.problem.problem import Problem
-from factormer_lab.train.optimise import Learner
+from factormer_lab.train.optimise import Learner, _stack, _tensors
 from factormer_lab.train.synthetic import SizeClass, Stack, stack
 from lab.tests.train.cases import CONFIG, assert_same_weights
 
@@ -91,6 +91,25 @@ def test_restoring_an_earlier_state_undoes_later_steps():
     for each in (ours, fresh):
         each.step(BATCH, n_accel=1, lr=1e-2)
     assert_same_weights(ours.model, fresh.model)
+
+
+def test_step_that_cannot_be_recorded_is_made_anyway_and_said(caplog):
+    ours, plain = learner(), learner()
+    ours.records = True  # as on a GPU; here there is none
+    for each in (ours, plain):
+        each.step(BATCH, n_accel=1, lr=1e-2)
+    assert_same_weights(ours.model, plain.model)
+    assert not ours.records
+    assert "cannot be recorded as a CUDA graph" in caplog.text
+
+
+def test_step_never_waits_for_the_device():
+    """Nothing that a step computes is looked at, or it could not be recorded."""
+    for config in (CONFIG, replace(CONFIG, model=small_config(n_points=2))):
+        model = random_network(config.model).float().to("meta")
+        ours = Learner(model, config)
+        tensors = [t.to("meta") for t in _tensors(BATCH)]
+        ours._step(_stack(tensors, BATCH.problem.rank), n_accel=1)
 
 
 def test_gradient_that_is_not_finite_leaves_finite_weights():

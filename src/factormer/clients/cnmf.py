@@ -90,7 +90,7 @@ def translated(options: dict[str, Any], shape: tuple[int, int], rank: int) -> di
     # fall of the error. A random start for counts is one that is fitted to their roots first.
     return asked | {
         "loss": loss,
-        "stop": "gradient" if by_squares else "decrease",
+        "stop": "auto" if by_squares else "sklearn",
         "init": "auto" if init == "random" and not by_squares else init,
         "regularize_W": penalties.on_W(n).terms,
         "regularize_H": penalties.on_H(m).terms,

@@ -105,6 +105,7 @@ def request_of(
         order=options.order,
         scale=options.scale,
         engine=options.engine,
+        stop=options.stop,
     )
 
 

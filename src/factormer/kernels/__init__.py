@@ -36,19 +36,9 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
-def several_problems(*wanted: Any) -> ModuleType | None:
-    """Small factorizations as a whole, one after another."""
-    return _loaded("several", *wanted)
-
-
-def shared_products(*wanted: Any) -> ModuleType | None:
-    """Half-steps of many factorizations of one V."""
-    return _loaded("shared", *wanted)
-
-
-def sparse_products(*wanted: Any) -> ModuleType | None:
-    """Products of a sparse V with the factors of many factorizations."""
-    return _loaded("sparse", *wanted)
+def small_problems(*wanted: Any) -> ModuleType | None:
+    """What is done before and after the iterations of a small factorization."""
+    return _loaded("whole", *wanted)
 
 
 def on_chip() -> ModuleType | None:

@@ -51,6 +51,21 @@ def isa() -> str | None:
     return module.isa() if module else None
 
 
+_TYPES = """#ifdef __CUDACC_RTC__  // which has no <cstdint>
+using int32_t = int;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+#endif
+"""
+
+
+def rules() -> str:
+    """Return the core's rules as one text, with which texts of GPU kernels begin."""
+    lines = (line for text in headers().values() for line in text.splitlines())
+    text = "\n".join(line for line in lines if not line.startswith("#"))
+    return _TYPES + text.replace("FACTORMER_SET", "chip") + "\nusing namespace factormer::chip;\n"
+
+
 def headers() -> dict[str, str]:
     """Return the core's headers of rules, which kernels of GPUs include: their texts by name."""
     installed, source = _PACKAGE / "core_headers", _PACKAGE.parents[1] / "core"

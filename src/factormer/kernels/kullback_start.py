@@ -156,33 +156,6 @@ def _start(V, seed, parts, iterations, rates, rules, errors, desk, x):
     return mean, _loss(desk, kept)
 
 
-def _slope(x, desk):
-    """The norm of the gradient at [W; H], where an entry is 0 of its negative part alone."""
-    (m, n), r, tiny, total = desk.V.shape, x.shape[1], tiny_of(desk.V), 0.0
-    turned, gradient, y = desk.points.new, desk.points.products, desk.logs
-    transposed(x, 0, m + n, 0, r, turned, 0, 0)
-    for c in range(r):
-        for j in range(m + n):
-            gradient[c, j] = 0.0
-    for i in range(m):
-        v = desk.V[i]
-        _fit(turned, i, m, y)
-        for j in range(n):
-            y[j] = 1 - v[j] / max(y[j], tiny)
-        for c in range(r):
-            w, h, by_h, by_w = turned[c, i], turned[c, m:], gradient[c, m:], 0.0
-            for j in range(n):
-                by_h[j] += w * y[j]
-                by_w += h[j] * y[j]
-            gradient[c, i] = by_w
-    for c in range(r):
-        for j in range(m + n):
-            g = gradient[c, j]
-            if turned[c, j] > 0 or g < 0:
-                total += g * g
-    return total**0.5
-
-
 _matrix, _vector = array(types.float64), array(types.float64, 1)
 DESK = types.NamedTuple(
     [_matrix, _matrix, loops.DATA, loops.POINTS, loops.SCRATCH, _vector, array(types.int64, 1)],
@@ -196,9 +169,3 @@ def start() -> Callable[..., tuple[float, float]]:
     """The compiled `_start`."""
     given = (_matrix, types.uint64, loops.PARTS, types.int64, RATES, RULES, _vector, DESK, _matrix)
     return jit(types.UniTuple(types.float64, 2)(*given))(_start)
-
-
-@once
-def slope() -> Callable[..., float]:
-    """The compiled `_slope`."""
-    return jit(types.float64(_matrix, DESK))(_slope)

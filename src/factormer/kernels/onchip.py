@@ -2,7 +2,7 @@
 
 Needs CuPy, which compiles with NVRTC and keeps what it compiled on the disk. Imported by
 `kernels.on_chip()` alone. The twins are `accelerate.her.HER` and `accelerate.newton` with
-`run.stop.Stationary`.
+`run.stop.Pace`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factormer.kernels import rules
+from factormer.kernels.core import rules
+from factormer.kernels.rules import SHARE
 
 _SOURCES = Path(__file__).parent / "chip"
 RANKS = np.array([2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32])  # others take the next
@@ -98,7 +99,8 @@ def available(device: torch.device) -> int:
 def _kernel(rank: int, threads: int, is_far: bool, is_kullback: bool, device: int) -> Any:
     code = source(rank, threads, is_far, is_kullback)
     with cupy.cuda.Device(device):
-        function = cupy.RawModule(code=code, options=("-std=c++17",)).get_function("factorize")
+        options = ("-std=c++17", "-default-device")  # the core's rules name no device
+        function = cupy.RawModule(code=code, options=options).get_function("factorize")
         function.max_dynamic_shared_size_bytes = available(torch.device("cuda", device))
         return function
 
@@ -107,9 +109,10 @@ def source(rank: int, threads: int, is_far: bool, is_kullback: bool) -> str:
     """Return the text of a kernel."""
     sizes = f"constexpr int R = {rank}, T = {threads};\n"
     flags = f"constexpr bool FAR = {int(is_far)}, KULLBACK = {int(is_kullback)};\n"
+    share = f"constexpr float SHARE = {SHARE}f;\n"
     names = ("common", "squares", "kullback", "run")
     texts = ((_SOURCES / f"{name}.cu").read_text() for name in names)
-    return rules.header() + sizes + flags + "\n".join(texts)
+    return rules() + sizes + flags + share + "\n".join(texts)
 
 
 def factorize(
@@ -125,12 +128,14 @@ def factorize(
 
     A task is a row of int64: the addresses of V and of its transpose, where W, H and their room
     begin, the seed, m, n, r, and the sweeps for H and for W. All is on one GPU, and numbers are
-    float32. `report` (tasks, 4) takes the RMSE, iterations, status, and the projected gradient
-    relative to that of the start. Does not synchronize.
+    float32. `report` (tasks, 3) takes the RMSE, iterations and status. Does not synchronize.
     """
     device = tasks.device.index or 0
     kernel, stream = _kernel(*kind[:4], device), torch.cuda.current_stream(device)
-    pointers = [tensor.data_ptr() for tensor in (tasks, W, H, rooms, report)]
+    kept = (len(tasks), options.max_iter + 1) if options.tol else (1, 1)
+    errors = torch.empty(kept, device=tasks.device)
+    errors.record_stream(stream)
+    pointers = [tensor.data_ptr() for tensor in (tasks, W, H, rooms, report, errors)]
     numbers = (np.int32(options.max_iter), np.float32(options.tol), np.int32(options.order))
     flags = tuple(map(np.int32, (options.scale, options.settles, options.given, options.first)))
     with cupy.cuda.Device(device), cupy.cuda.Stream.from_external(stream):

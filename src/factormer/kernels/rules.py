@@ -1,55 +1,38 @@
-"""Rules and constants that Python, compiled code and the chip of a GPU have in common.
+"""Rules of the reference that the headers of the compiled core state once more.
 
-`is_over` is applied by Python and compiled by numba as it stands; `header` writes the constants for
-CUDA, where `chip/run.cu` states the rule once more, and a law ties the two.
+`tests/core/test_rules.py` compares the two.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 # Extrapolation: the first step β beyond the last iterate, and how it and its bound change.
 BETA, ETA, GAMMA, GAMMA_BOUND = 0.5, 1.5, 1.05, 1.01
 
 SHARE = 0.01  # of the mean of a component: the least entry of a start under losses with poles
 
-# The stop by the projected gradient
-EVERY = 10  # iterations between two looks
-LOOKS = 5  # looks in a row without gain after which only rounding errors seem to be left
+# The stop by the pace of a run: core/stop.hpp
+LOOK_EVERY, FIRST_LOOK = 5, 10  # iterations between two looks, and before the first
+BACK_OF, BACK_IN = 17, 20  # the gain since iteration ⌊17t/20⌋ is judged
+GAIN_SHARE = 0.3  # of tol: what the last 15 % of a run may gain, if half as much again may gain tol
+NOISE = 1e-6  # of the least error: how far above it the last one may be, for rounding, at any tol
 EXACT = 10  # times ε times the mean of V: the error of a fit that is exact up to rounding
-NOISE = 4  # times ε‖V‖(‖W‖ + ‖H‖): a gradient that may be nothing but rounding errors (measured)
-STALLED = 4  # times ε times the error: a fall of the error that is rounding
-NEAR_END = 10  # times √ε times the gradient at the start: where an error that stalls is an end
 
 
-def is_over(
-    tol: Any, eps: Any, size: Any, start: Any, error: Any, before: Any, level: Any, norms: Any
-) -> Any:
-    """Return whether a run may end: for numbers, or for tensors with an entry for each of a stack.
+def has_settled(errors: np.ndarray, tol: float) -> Any:
+    """Return whether half as many iterations again would gain no more than `tol` of the error.
 
-    `size` and `start` are the projected gradient now and at the start, `error` the RMSE now and
-    `before` that of `LOOKS` looks ago, infinite where there was none. `level` is the mean of V, and
-    `norms` is ‖V‖(‖W‖ + ‖H‖) for the squared error, and 0 for other losses.
+    `errors` (T + 1, *b) are those of 0, 1, … iterations, of one run or of each of a stack. The
+    gain is judged by the pace of the last 15 % of the run, and looked at every few iterations. It
+    is that of the least error so far; where the error is above it, the run goes on.
     """
-    met = (size <= tol * start) | (error <= EXACT * eps * level) | (size <= NOISE * eps * norms)
-    stalled = before - error <= STALLED * eps * error
-    return met | (stalled & (size <= NEAR_END * eps**0.5 * start))
-
-
-def header() -> str:
-    """Return the constants as text for CUDA."""
-    whole = {"EVERY": EVERY, "LOOKS": LOOKS}
-    real = {
-        "BETA": BETA,
-        "ETA": ETA,
-        "GAMMA": GAMMA,
-        "GAMMA_BOUND": GAMMA_BOUND,
-        "SHARE": SHARE,
-        "EXACT": EXACT,
-        "NOISE": NOISE,
-        "STALLED": STALLED,
-        "NEAR_END": NEAR_END,
-    }
-    lines = [f"constexpr int {name} = {value};" for name, value in whole.items()]
-    lines += [f"constexpr float {name} = {float(value)!r}f;" for name, value in real.items()]
-    return "\n".join(lines) + "\n"
+    t = len(errors) - 1
+    if t < FIRST_LOOK or t % LOOK_EVERY:
+        return np.zeros(errors.shape[1:], bool)
+    least = np.fmin.accumulate(errors)
+    then, now, allowed = least[t * BACK_OF // BACK_IN], least[t], GAIN_SHARE * tol * least[t]
+    with np.errstate(invalid="ignore"):  # infinite errors have not settled
+        return (then - now <= allowed) & (errors[t] - now <= np.maximum(allowed, NOISE * now))

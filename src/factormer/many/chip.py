@@ -30,6 +30,7 @@ from factormer.starts import Random
 _STATUS = (Status.CONVERGED, Status.MAX_ITER, Status.NONFINITE)
 _STREAMS = 8
 _FIRST = Squared(Random()).on_roots  # iterations on √V that begin those under Kullback–Leibler
+_MOST_ITERATIONS = 10_000  # whose errors are kept for each problem
 _MANY, _LARGE = 32, 4e6  # jobs from which, and entries up to which, V may be beyond the chip
 _START = "random: no decomposition on the chip"
 _SAYS = (
@@ -62,7 +63,13 @@ def _is_default(request: Request) -> bool:
     start = request.start in ("auto", "random") and not request.is_symmetric
     plain = (loss.is_quadratic or _is_kullback(request)) and request.problem.is_free
     limits = request.limits
-    return default and start and plain and 0 < limits.max_iter < 2**31 and limits.stop == "gradient"
+    return (
+        default
+        and start
+        and plain
+        and 0 < limits.max_iter <= _MOST_ITERATIONS
+        and limits.stop == "auto"
+    )
 
 
 def _is_kullback(request: Request) -> bool:
@@ -97,7 +104,7 @@ def factorized(jobs: Jobs, indices: np.ndarray) -> tuple[Bucket, list[Tensor]]:
     tasks = torch.from_numpy(tasks).to(jobs.device)
     sizes = (int(w[-1]), int(h[-1]), int(rooms.sum()))
     W, H, room = (torch.empty(size, device=jobs.device) for size in sizes)
-    report, options = torch.empty(len(indices), 4, device=jobs.device), _options(jobs, indices)
+    report, options = torch.empty(len(indices), 3, device=jobs.device), _options(jobs, indices)
     with _streams(jobs.device) as streams:
         for (a, b, kind), stream in zip(spans, cycle(streams), strict=False):
             with torch.cuda.stream(stream):
@@ -205,7 +212,7 @@ class Bucket:
 
     @cached_property
     def _report(self) -> _Report:
-        rmse, n_iter, status, _ = self.report.cpu().numpy().astype(np.float64).T
+        rmse, n_iter, status = self.report.cpu().numpy().astype(np.float64).T
         seconds = time.perf_counter() - self.begun
         return _Report(rmse, n_iter.astype(int), status.astype(int), seconds)
 

@@ -5,7 +5,7 @@ Shapes: m rows, n columns, r rank, d width, p = n_points·r input width, *b batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -28,7 +28,10 @@ class ModelConfig:
     n_points: int = 1  # points side by side at the input: 1 (alg. 1), 2 for [x, x̂] (alg. 2)
     width: int = 100
     heads: int = 4
-    n_pairs: int = 4  # N: weight sets, each applied once in either direction
+    n_pairs: int = 4  # N: pairs of a layer that updates H and one that updates W
+    shared: bool = (
+        True  # the two layers of a pair have the same weights; False: weights of their own
+    )
     ffn_width: int = 400  # not given in the paper
     scale_by_width: bool = False  # softmax scale √d instead of √(d/heads)
     normalize: bool = True  # V is divided by its mean on the way in; the paper has V as it is
@@ -80,20 +83,45 @@ class FactormerLayer(nn.Module):
         return self.norm_output(tgt + self.feed_forward(self.norm_message(tgt + message)))  # (15)
 
 
+def layers_of(
+    config: ModelConfig, *, n_edges: int = 1, n_carried: int = 0, skip: bool
+) -> nn.ModuleList:
+    """Return fresh layers: one for each pair, or two where the layers of a pair are not shared.
+
+    With `skip`, those of the last pair have no outer norm.
+    """
+    of_pairs = [k for k in range(config.n_pairs) for _ in range(1 if config.shared else 2)]
+    return nn.ModuleList(
+        FactormerLayer(
+            config, last=skip and k == config.n_pairs - 1, n_edges=n_edges, n_carried=n_carried
+        )
+        for k in of_pairs
+    )
+
+
+def by_pairs(
+    layers: Iterable[nn.Module], config: ModelConfig
+) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Yield the layers of each pair: the one that updates H, and the one that updates W."""
+    each = list(layers)
+    return (
+        zip(each, each, strict=True) if config.shared else zip(each[::2], each[1::2], strict=True)
+    )
+
+
 class NFactormer(nn.Module):
     """Embed both factors, alternate 2N Factormers over the graph, extract, project (eq. 16).
 
-    One Θ_embed and one Θ_extract serve W and H, one layer serves both directions of a pair.
-    Permutations of rows and columns commute with it; the order of components matters.
+    One Θ_embed and one Θ_extract serve W and H. The 2N layers have weights of their own, or share
+    them by pairs (`ModelConfig.shared`). Permutations of rows and columns commute with the network;
+    the order of components matters.
     """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
         self.embed = nn.Linear(config.n_points * config.rank, config.width)
-        self.layers = nn.ModuleList(
-            FactormerLayer(config, last=k == config.n_pairs - 1) for k in range(config.n_pairs)
-        )
+        self.layers = layers_of(config, skip=True)
         self.extract = nn.Linear(config.width, config.rank)
 
     def forward(self, x: Factors, V: Matrix, *, block: int | None = None) -> Factors:
@@ -102,8 +130,8 @@ class NFactormer(nn.Module):
         `block` bounds the rows or columns whose attention is held at once (None: all of them).
         """
         W, H = self.embed(x.W), self.embed(x.H)  # (m, d), (n, d)
-        for layer in self.layers:
-            H = layer(W, H, [V.T], block=block)
-            W = layer(H, W, [V], block=block)
+        for update_H, update_W in by_pairs(self.layers, self.config):
+            H = update_H(W, H, [V.T], block=block)
+            W = update_W(H, W, [V], block=block)
         W, H = self.extract(W).relu(), self.extract(H).relu()  # (16), and the projection
         return Factors(zero_padding(W, V.rows), zero_padding(H, V.cols))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from factormer.data import Dense, Matrix, n_entries, zero_padding
 from factormer.data.factors import Factors
-from factormer.nn.factormer import FactormerLayer, ModelConfig, NFactormer
+from factormer.nn.factormer import ModelConfig, NFactormer, by_pairs, layers_of
 
 
 class RefiningFactormer(nn.Module):
@@ -32,10 +32,7 @@ class RefiningFactormer(nn.Module):
         super().__init__()
         self.config = config
         self.embed = nn.Linear(config.n_points * config.rank, config.width)
-        self.layers = nn.ModuleList(
-            FactormerLayer(config, last=False, n_edges=2, n_carried=config.rank)
-            for _ in range(config.n_pairs)
-        )
+        self.layers = layers_of(config, skip=False, n_edges=2, n_carried=config.rank)
         self.extract = nn.Linear(config.width, config.rank)
         nn.init.zeros_(self.extract.weight)
         nn.init.zeros_(self.extract.bias)
@@ -45,9 +42,9 @@ class RefiningFactormer(nn.Module):
         r = self.config.rank
         point = Factors(x.W[..., -r:], x.H[..., -r:])
         W, H = self.embed(x.W), self.embed(x.H)  # (m, d), (n, d)
-        for layer in self.layers:
-            H, point = self._refine(layer, W, H, point, V, block)
-            W, swapped = self._refine(layer, H, W, point.swap(), V.T, block)
+        for update_H, update_W in by_pairs(self.layers, self.config):
+            H, point = self._refine(update_H, W, H, point, V, block)
+            W, swapped = self._refine(update_W, H, W, point.swap(), V.T, block)
             point = swapped.swap()
         return point
 

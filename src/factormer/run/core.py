@@ -48,7 +48,7 @@ def lacks(request: Request) -> str | None:
         return "it takes one dense or sparse matrix in the memory of a CPU"
     if request.solver not in ("auto", "her") or request.accelerator not in ("auto", None):
         return "its solver is 'her', without a network"
-    if request.limits.stop != "gradient":
+    if request.limits.stop != "auto":
         return "it has a stop rule of its own"
     if request.is_symmetric or request.is_settled:
         return "it finds two factors"
@@ -247,7 +247,11 @@ def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -
         found = _carried_out(here, views, index, stage, [runs[k] for k in at], started, until, eyes)
         for k, run in zip(at, found, strict=True):
             runs[k] = run
-        if any(run.status in _CUT_SHORT for run in found):
+        cut = next((run.status for run in found if run.status in _CUT_SHORT), None)
+        if cut is not None:
+            if stage is not lanes[0].plan.stages[-1]:  # no lane has come to its end
+                for k in at:
+                    runs[k] = runs[k]._replace(status=cut)
             break
         at = sorted(_kept(lanes, runs, at, stage.keep))
     return runs
@@ -266,9 +270,7 @@ def _kept(lanes: list[Lane], runs: list[Run], at: list[int], share: float) -> It
         yield from group[: math.ceil(share * len(group))]
 
 
-def _views(
-    lanes: list[Lane], stage: Stage, until: float | None
-) -> tuple[list[Matrix], list[int]]:
+def _views(lanes: list[Lane], stage: Stage, until: float | None) -> tuple[list[Matrix], list[int]]:
     """Return the matrices that a stage works on, and which of them is each lane's."""
     places: dict[int, int] = {}
     index = [places.setdefault(id(lane.V), len(places)) for lane in lanes]
@@ -335,6 +337,44 @@ def _carried_out(
         for k, run in enumerate(ended):
             looks.show(k, run)
     return ended
+
+
+class Fit(NamedTuple):
+    """A point, and the root of its mean squared error."""
+
+    factors: Factors
+    error: float
+
+
+def fits_from(
+    V: Matrix, starts: Sequence[Factors], max_iter: int, tol: float, until: float | None = None
+) -> list[Fit] | None:
+    """Fit V from each start, in float32; None where there is no core."""
+    module = core()
+    if module is None:
+        return None
+    points = [tuple(F.double().numpy() for F in x) for x in starts]
+    found = module.run(
+        [stored(V)],
+        [0] * len(points),
+        [W.shape[1] for W, _ in points],
+        [0] * len(points),
+        points,
+        max_iter=max_iter,
+        tol=tol,
+        precision="float32",
+        finish="none",
+        order=False,
+        scale="none",
+        seconds=_left(until),
+        threads=width(),
+    )
+    fits = []
+    for W, H, error, _, status, *_ in found:
+        if module.STATUSES[status] == Status.INTERRUPTED.name:
+            raise KeyboardInterrupt
+        fits.append(Fit(Factors(*(torch.from_numpy(F).to(V.dtype) for F in (W, H))), error))
+    return fits
 
 
 class _Passes(NamedTuple):

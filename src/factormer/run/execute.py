@@ -31,6 +31,7 @@ from factormer.run.settle import coefficients, misfit_of, rmse, settled_by_produ
 from factormer.run.stages import Stage, solve_in_stages, stride_of
 from factormer.run.stop import (
     Decrease,
+    Pace,
     Rounding,
     Slowing,
     Stalled,
@@ -46,6 +47,7 @@ from factormer.run.trace import Row
 from factormer.solvers.newton import thinned
 from factormer.starts import Given, Initializer, Random, Rotated
 
+_RULES = {"auto": Pace, "gradient": Stationary, "sklearn": Decrease}
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 
@@ -162,8 +164,8 @@ def _run(
     scaled, mean = problem.normalized()
     check_mean(mean)
     unit = check_unit(problem.unit(mean), mean, request.loss.degree)
-    stationary = Stationary(limits.tol)
-    rules: list[StopRule] = [stationary if limits.stop == "gradient" else Decrease(limits.tol)]
+    rule = _RULES[request.stop](limits.tol)
+    rules: list[StopRule] = [rule]
     if until is not None:
         rules.append(TimeBudget(0.0, since=until))
     if watch is not None:
@@ -175,8 +177,8 @@ def _run(
         start = _given(start, check_start(scaled.scaled_back(request.x0, 1 / mean)))
     on_sketch = isinstance(stages[0].problem.V, LowRank)
     at = _to_start_from(stages) if scaled.is_plain or on_sketch else scaled
-    if on_sketch and not scaled.is_plain:  # near the end already, if the data is beyond memory
-        stationary.reference = at.stationarity(Random()(at, _generator(seeds[0])))
+    if isinstance(rule, Stationary) and on_sketch and not scaled.is_plain:  # near the end already
+        rule.reference = at.stationarity(Random()(at, _generator(seeds[0])))
     if len(seeds) > 1:
         x0, stages[0] = _together(plan, stages[0], span, [rng, *map(_generator, seeds[1:])])
     else:
@@ -190,7 +192,11 @@ def _run(
         started=started,
         stride=stride_of(request),
         callback=callback
-        and (lambda row: callback(row._replace(rmse=unit * row.rmse, gap=stationary.gap))),
+        and (
+            lambda row: callback(
+                row._replace(rmse=unit * row.rmse, gap=getattr(rule, "gap", math.nan))
+            )
+        ),
     )
     if _is_by_passes(plan) and plan.settles and result.status not in _CUT_SHORT:
         result = settled_by_products(scaled.V, result)  # pyright: ignore[reportArgumentType]

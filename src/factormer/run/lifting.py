@@ -10,14 +10,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from factormer.accelerate.her import HER
-from factormer.accelerate.lines import Fit, side_by_side
 from factormer.data import Dense, Matrix, Sparse, sketch
 from factormer.data.factors import Factors, where
 from factormer.data.svd import OVERSAMPLING
 from factormer.kernels.rules import SHARE
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
+from factormer.run.core import Fit, fits_from
 from factormer.run.multistart import at_once
+from factormer.run.solve import solve
+from factormer.run.stop import Pace, StopRule, TimeBudget, any_of
 from factormer.solvers.coding import Coder
 from factormer.solvers.loop import iterated
 from factormer.solvers.multiplicative import Multiplicative
@@ -95,7 +97,7 @@ class Rooted:
     on_counts: int = 3
     n_rotated: int = 2
     n_best: int = 2
-    gain: float = 3e-4  # of the error, by ten iterations on √V, that they have to be worth
+    tol: float = 5e-4  # of the fits of √V, as of any run
     until: float | None = None  # the reading of `time.perf_counter()` at which they end
     solver: HER = field(default_factory=HER)
 
@@ -105,9 +107,7 @@ class Rooted:
         V, r = problem.V.to(torch.float32), problem.rank
         roots, counts = Problem(rooted(V), r), Problem(V, r, Beta(1.0))
         starts = self._starts(roots, rng)
-        ends = {"gain": self.gain, "until": self.until}
-        fits = side_by_side(roots, self.solver, starts, self.on_roots, **ends)
-        fits.sort(key=lambda fit: fit.error)
+        fits = sorted(self._fits(roots, starts), key=lambda fit: fit.error)
 
         def mended(fit: Fit) -> tuple[float, Factors]:
             x = squared(V, fit.factors, self.on_counts)
@@ -115,6 +115,19 @@ class Rooted:
 
         _, best = min(at_once(mended, counts, fits[: self.n_best]), key=lambda found: found[0])
         return Factors(*(F.to(problem.V.dtype) for F in best))
+
+    def _fits(self, roots: Problem, starts: list[Factors]) -> list[Fit]:
+        """Fits of √V from each start: by the core side by side, or by the reference in turn."""
+        fits = fits_from(roots.V, starts, self.on_roots, self.tol, self.until)
+        if fits is not None:
+            return fits
+        ends: list[StopRule] = [Pace(self.tol)]
+        if self.until is not None:
+            ends.append(TimeBudget(0.0, since=self.until))
+        found = (
+            solve(roots, self.solver, x, stop=any_of(*ends), max_iter=self.on_roots) for x in starts
+        )
+        return [Fit(result.factors, float(result.error)) for result in found]
 
     def _starts(self, roots: Problem, rng: torch.Generator) -> list[Factors]:
         """Starts of several kinds, since none is the best everywhere."""

@@ -12,6 +12,12 @@ from factormer.run.thresholds import TOGETHER
 from factormer.solvers.base import Solver
 from factormer.starts import Initializer
 
+_ENDS = {  # by each rule of `Request.stop`
+    "auto": "half as many iterations again would lower the error by less than {tol:g} of it",
+    "gradient": "the projected gradient is {tol:g} of the first",
+    "sklearn": "ten iterations lower the error by less than {tol:g} of the first",
+}
+
 
 class Way(Enum):
     """What carries a plan out; the value is what `engine` calls it."""
@@ -160,9 +166,7 @@ class Plan:
         limits = self.request.limits
         ends = [f"until iteration {max_iter}"]
         if limits.tol:
-            by_gradient = f"the projected gradient is {limits.tol:g} of the first"
-            by_decrease = f"ten iterations lower the error by less than {limits.tol:g} of the first"
-            ends.append(by_gradient if limits.stop == "gradient" else by_decrease)
+            ends.append(_ENDS[self.request.stop].format(tol=limits.tol))
         if limits.time_limit is not None:
             ends.append(f"{limits.time_limit:g} s")
         if not is_last:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from factormer.data import Matrix
+from factormer.data import Blocks, Matrix
 from factormer.data.factors import Factors
 from factormer.data.intake import as_factors
 from factormer.data.keywords import as_rank, as_seed, check_limits, check_room
@@ -20,20 +20,21 @@ from factormer.problem.problem import Problem
 from factormer.sentence import Option, Sentence
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
-STOPS = ("gradient", "decrease")
+STOPS = ("auto", "gradient", "sklearn")
 ENGINES = ("auto", "core", "reference")
 
 
 class Limits(NamedTuple):
-    """When to stop: iterations, the fall of the projected gradient, seconds.
+    """When to stop: after so many iterations or seconds, or by a rule of `run.stop` and its `tol`.
 
-    With `stop` "decrease", `tol` is that of `stop.Decrease`.
+    The rules are `Pace` ("auto"; beyond memory `Stationary`), `Stationary` ("gradient") and
+    `Decrease` ("sklearn").
     """
 
     max_iter: int = 200
     tol: float = 1e-4
     time_limit: float | None = None
-    stop: str = "gradient"
+    stop: str = "auto"
 
 
 DEFAULTS = Limits()
@@ -55,6 +56,13 @@ class Request:
     order: str | None = "share"
     scale: str | None = "balanced"
     engine: str = "auto"
+
+    @property
+    def stop(self) -> str:
+        """The rule by which a run converges; data beyond memory has another one by default."""
+        rule = self.limits.stop
+        is_beyond = rule == "auto" and isinstance(self.problem.V, Blocks)
+        return "gradient" if is_beyond else rule
 
     @property
     def on_w(self) -> Penalties:
@@ -102,7 +110,7 @@ class Request:
         accelerator: str | Path | None = "auto",
         max_iter: int = 200,
         tol: float | int = 1e-4,
-        stop: str = "gradient",
+        stop: str = "auto",
         time_limit: float | int | None = None,
         random_state: int | None = 0,
         n_init: int = 1,

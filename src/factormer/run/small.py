@@ -20,7 +20,7 @@ from factormer.accelerate.her import is_small_for
 from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from factormer.kernels.rules import EVERY
+from factormer.kernels.rules import EXACT, LOOK_EVERY, has_settled
 from factormer.kernels.threads import scratch
 from factormer.problem.arrays import side_by_side
 from factormer.problem.products import RESOLVED
@@ -30,7 +30,7 @@ from factormer.run.plan import Plan, View
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stages import stride_of
-from factormer.run.stop import Looks, Watch
+from factormer.run.stop import Watch
 from factormer.run.trace import Row, Trace
 from factormer.solvers.hals import FLAT
 from factormer.starts import Random
@@ -46,7 +46,7 @@ def serves(plan: Plan) -> bool:
     base, limits, problem = start.base, request.limits, request.problem
     if not isinstance(base, Squared) or type(base.base) is not Random or base.on_counts:
         return False
-    if limits.stop != "gradient" or not limits.max_iter:
+    if limits.stop != "auto" or not limits.max_iter:
         return False
     if stage.view is not View.ITSELF or type(stage.solver) is not ExtrapolatedNewton:
         return False
@@ -54,9 +54,8 @@ def serves(plan: Plan) -> bool:
         return False
     if not is_small_for(Dense, problem.V.shape, problem.rank, float(problem.V.work())):
         return False
-    wanted = ["start", *(["slope"] if limits.tol else [])]
-    ready = all(kernels.started_on_roots(name) is not None for name in wanted)
-    return ready and kernels.several_problems("write") is not None
+    ready = kernels.started_on_roots("start") is not None
+    return ready and kernels.small_problems("write") is not None
 
 
 def fitted(
@@ -90,11 +89,11 @@ def fitted(
     per, unit = 2 / (m * n), math.sqrt(mean)  # of an rmse, as a divergence is proportional to V
     rmse, status, made = math.sqrt(per * max(loss, 0.0)), Status.MAX_ITER, 0
     solver: Any = plan.stages[0].solver
-    run, looks = solver.run(problem, (desk.V, desk.VT), x, x.copy()), Looks(limits.tol, _EPS)
-    slope, trace = compiled.slope() if limits.tol else None, Trace()
+    run, trace = solver.run(problem, (desk.V, desk.VT), x, x.copy()), Trace()
     trace.entries, trace.measure = np.float64(m * n), problem.measure
     passes = 2 * _on_roots(plan) + 5  # mean, scale, transpose, roots, their iterations, the loss
     tick, errors, stride = started, np.array([rmse]), stride_of(plan.request)
+    history = errors
     try:
         while True:
             now = time.perf_counter()
@@ -103,11 +102,9 @@ def fitted(
                 for row in trace.rows[-len(errors) :]:
                     callback(row)
             passes = 0
-            if slope is not None and made % EVERY == 0:
-                passes = 2  # by H and by W
-                if looks.is_over(slope(x, desk), rmse):
-                    status = Status.CONVERGED
-                    break
+            if limits.tol and (rmse <= EXACT * _EPS or has_settled(history, limits.tol)):
+                status = Status.CONVERGED
+                break
             if until is not None and now >= until:
                 status = Status.TIME_LIMIT
                 break
@@ -117,9 +114,9 @@ def fitted(
             if made == limits.max_iter:
                 break
             tick = time.perf_counter()
-            some = min(EVERY if limits.tol else stride, limits.max_iter - made)
+            some = min(LOOK_EVERY if limits.tol else stride, limits.max_iter - made)
             errors, made = np.sqrt(per / 2 * run(some)), made + some
-            passes += 2 * some
+            passes, history = 2 * some, np.concatenate([history, errors])
             rmse = float(errors[-1])
             if not rmse < math.inf:
                 return None
@@ -176,13 +173,9 @@ def _on_roots(plan: Plan) -> int:
 
 def tidied(result: Result, request: Request) -> Result:
     """Components in order and to scale: the twin is `run.order.canonical`."""
-    several, (m, r), n = (
-        kernels.several_problems(),
-        result.factors.W.shape,
-        len(result.factors.H),
-    )
-    assert several is not None
+    compiled, (m, r), n = kernels.small_problems(), result.factors.W.shape, len(result.factors.H)
+    assert compiled is not None
     W, H, kept = np.empty((m, r)), np.empty((n, r)), side_by_side(result.factors)
     ends = request.order is not None, SCALES[request.scale]
-    several.write()(kept, 1.0, *ends, W, H, np.empty((3, r)))
+    compiled.write()(kept, 1.0, *ends, W, H, np.empty((3, r)))
     return replace(result, factors=Factors(torch.from_numpy(W), torch.from_numpy(H)))

@@ -20,7 +20,7 @@ from factormer.data.held import Held
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run.result import Result, Status
-from factormer.run.stop import Stationary, StopRule
+from factormer.run.stop import Pace, StopRule
 from factormer.run.trace import Row, Trace
 from factormer.solvers.base import Solver
 from factormer.solvers.loop import loop
@@ -48,7 +48,7 @@ def solve(
     A solver that can make many iterations at once makes up to `stride` of them between checks of
     `stop`; then `callback` gets their rows one by one.
     """
-    stop = stop or Stationary()
+    stop = stop or Pace()
     trace = Trace() if earlier is None else Trace(earlier.rows)
     size = problem.size().double()
     trace.entries, trace.measure = size.cpu().numpy(), problem.measure

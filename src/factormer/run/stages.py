@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from factormer.accelerate.passes import whole
 from factormer.data.factors import Factors, some
+from factormer.kernels.rules import LOOK_EVERY
 from factormer.problem.problem import Problem
 from factormer.run import thresholds as T
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.solve import solve
-from factormer.run.stop import StopRule
+from factormer.run.stop import EVERY, StopRule
 from factormer.run.trace import Row
 from factormer.solvers.base import Solver
 
@@ -74,11 +75,11 @@ def solve_in_stages(
 def stride_of(request: Request) -> int:
     """How many iterations a leap makes between checks of stop rules, clock and signals.
 
-    Ten, since `Stationary` checks that often; more if it never does and iterations are fast. A time
+    As many as `Pace` has between two looks; more if it never looks and iterations are fast. A time
     limit has no part in it: the result is the best point of those checked, so it would change.
     """
     limits, problem = request.limits, request.problem
     if limits.tol or len(problem.V.shape) > 2:
-        return 10
+        return LOOK_EVERY if request.stop == "auto" else EVERY
     iteration = 2 * problem.rank * max(float(problem.V.work()), 1.0)  # multiplications, about
     return int(min(max(T.LOOKS / iteration, 10), 500))

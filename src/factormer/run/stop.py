@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,26 +17,71 @@ from factormer.data import Blocks, Matrix, n_entries
 from factormer.data.factors import Factors, every
 from factormer.data.held import Held
 from factormer.data.spread import Spread
-from factormer.kernels.rules import EVERY, LOOKS, NEAR_END, is_over
+from factormer.kernels.rules import EXACT, has_settled
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
 
+EVERY = 10  # iterations between two looks at the gradient
+LOOKS = 5  # looks in a row without gain after which only rounding errors seem to be left
+NOISE = 4  # times ε‖V‖(‖W‖ + ‖H‖): a gradient that may be nothing but rounding errors (measured)
+STALLED = 4  # times ε times the error: a fall of the error that is rounding
+NEAR_END = 10  # times √ε times the gradient at the start: where an error that stalls is an end
+
 StopRule = Callable[[Problem, Factors, Trace], Status | None]
 Watch = Callable[[Factors, Trace], bool]  # called every few iterations; returns whether to stop
+
+
+class Pace:
+    """Stop once half as many iterations again would gain no more than `tol` of the error.
+
+    The gain is judged by the pace of the last 15 % of the run (`kernels.rules.has_settled`), so the
+    rule is the same from every start, and needs no gradient. A fit that is exact up to rounding has
+    converged as well; 0 never stops. A stack stops when all of its members may. Where a run goes on
+    with another problem, as from a sketch of V to V, the squares of earlier errors are moved by the
+    difference that this makes at its point.
+    """
+
+    def __init__(self, tol: float = 1e-4) -> None:
+        self.tol = tol
+        self._problem: Problem | None = None
+        self._errors = np.empty(0)  # of 0, 1, … iterations (T + 1, *b)
+        self._exact = np.empty(0)  # errors that are nothing but rounding (*b)
+
+    def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
+        if not self.tol:
+            return None
+        if trace.last.iteration < len(self._errors) - 1:  # another run
+            self._problem, self._errors = None, np.empty(0)
+        later = trace.since(len(self._errors))
+        if problem is not self._problem:
+            if self._problem is not None:
+                self._move(problem, x)
+            self._problem = problem
+            eps = torch.finfo(x.W.dtype).eps
+            self._exact = EXACT * eps * problem.mean().double().cpu().numpy()
+        self._errors = np.concatenate([self._errors, later]) if len(self._errors) else later
+        met = (self._errors[-1] <= self._exact) | has_settled(self._errors, self.tol)
+        return Status.CONVERGED if bool(np.all(met)) else None
+
+    def _move(self, problem: Problem, x: Factors) -> None:
+        now = (problem.sq_error(x) / problem.size()).double().cpu().numpy()
+        squares = np.square(self._errors)
+        self._errors = np.sqrt(np.maximum(squares + (now - squares[-1]), 0))
 
 
 @dataclass
 class Stationary:
     """Stop once the projected gradient has fallen to `tol` times its size at the start.
 
-    It means the same for every solver, and 0 never stops. It is checked every `every` iterations,
-    since it costs as much as one; a stack stops when all of its members may. Three more ends count
-    as convergence: a fit that is exact up to rounding, a gradient that is nothing but rounding
-    errors (at rank 1 that of the leading singular vectors is, so that no share of it can be
-    reached), and an error that no longer falls while the gradient is nearly as small as that. A
-    `reference` is the gradient to compare with, if it is larger: that of a start from far, where
-    this one is near the end already.
+    This is the rule for data beyond memory, where a few passes are the whole run, and for those who
+    name it; how near the end it stops depends on the start. 0 never stops. The gradient is computed
+    every `every` iterations, since it costs as much as one; a stack stops when all of its members
+    may. Three more ends count as convergence: a fit that is exact up to rounding, a gradient that
+    is nothing but rounding errors (at rank 1 that of the leading singular vectors is, so that no
+    share of it can be reached), and an error that no longer falls while the gradient is nearly as
+    small as that. A `reference` is the gradient to compare with, if it is larger: that of a start
+    from far, where this one is near the end already.
     """
 
     tol: float = 1e-4
@@ -70,7 +116,10 @@ class Stationary:
             norms = problem.V.sq_norm().sqrt() * (W + H)
         self._errors = [*self._errors[-LOOKS:], error]
         before = self._errors[0] if len(self._errors) > LOOKS else error + math.inf
-        met = is_over(self.tol, eps, size, start, error, before, self._mean, norms)
+        met = (size <= self.tol * start) | (error <= EXACT * eps * self._mean)
+        met |= size <= NOISE * eps * norms
+        stalled = before - error <= STALLED * eps * error
+        met |= stalled & (size <= NEAR_END * eps**0.5 * start)
         if isinstance(problem.V, Blocks) and len(self._errors) > 2:  # where a look is a whole pass
             stalled = self._errors[-3] - error <= 16 * eps * error
             met |= stalled & (size <= NEAR_END * math.sqrt(eps) * self._start)
@@ -86,8 +135,8 @@ class Stationary:
 class Decrease:
     """Stop once ten iterations lower the error by less than `tol` times the error at the start.
 
-    The error is √(2·objective / entries). What scikit-learn's multiplicative updates mean by their
-    tolerance; it says less about how near the end is. 0 never stops.
+    The error is √(2·objective / entries). This is what scikit-learn's multiplicative updates mean
+    by their tolerance; it says less about how near the end is. 0 never stops.
     """
 
     tol: float = 1e-4
@@ -110,23 +159,6 @@ class TimeBudget:
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         late = time.perf_counter() - self.since >= self.seconds
         return Status.TIME_LIMIT if late else None
-
-
-class Looks:
-    """The rule of `Stationary` for one run, in plain numbers."""
-
-    def __init__(self, tol: float, eps: float) -> None:
-        self.tol, self.eps, self.start, self.errors = tol, eps, math.nan, list[float]()
-
-    def is_over(self, size: float, error: float, *, level: float = 1.0, norms: float = 0.0) -> bool:
-        """Return whether the run may end at this look; arguments as in `kernels.rules.is_over`."""
-        if not math.isfinite(self.start):
-            self.start = size
-        self.errors = [*self.errors[-LOOKS:], error]
-        before = self.errors[0] if len(self.errors) > LOOKS else math.inf
-        if not self.tol:
-            return False
-        return is_over(self.tol, self.eps, size, self.start, error, before, level, norms)
 
 
 def any_of(*rules: StopRule) -> StopRule:

@@ -123,6 +123,14 @@ class Trace:
             parts.append(self._block[0])
         return (self.unit * torch.cat(parts)).cpu().numpy()
 
+    def since(self, first: int) -> np.ndarray:
+        """Errors from row `first` on, in the unit that they were made in: (k, *b), float64."""
+        rows = self._rows[first:]
+        parts = [torch.stack([row.rmse for row in rows])] if rows else []
+        if self._block is not None:
+            parts.append(self._block[0][max(first - len(self._rows), 0) :])
+        return torch.cat(parts).double().cpu().numpy() if parts else np.empty(0)
+
     @property
     def loss(self) -> np.ndarray:
         """The objective, (T + 1,) or (T + 1, *b): ½‖W Hᵀ − V‖², or what was minimised instead."""

@@ -25,6 +25,8 @@ def make_card(
 ) -> Card:
     """The card of a run: config, data, cost and validation figures."""
     data = f"{config.copies} × 15 000 synthetic matrices (app. C), rank {config.model.rank}"
+    if config.up_to_100:
+        data += f", and {config.copies} × 2 000 of 30 to 100 rows and columns"
     training = how_trained(data, config, run, device)
     if begun_from is not None:
         training["begun from"] = {"name": begun_from.name, **begun_from.training}

@@ -25,33 +25,62 @@ class FactormerCourse:
 
     def __init__(self, config: TrainConfig, setting: Setting):
         self.config = config
+        self._made, self._elapsed = setting.made, setting.elapsed
         model = fresh(config)
         if setting.warm_start is not None:
             _warm_start(model, setting.warm_start)
         self.learner = Learner(model.to(setting.device), config)
-        drawn = training_set(config.model.rank, config.noise, config.copies, seed=config.seed)
+        drawn = training_set(
+            config.model.rank,
+            config.noise,
+            config.copies,
+            seed=config.seed,
+            up_to_100=config.up_to_100,
+        )
         self.data = [stack.to(setting.device, torch.float32) for stack in drawn]
         self.crop = setting.device.type != "cuda"  # on a GPU, one fixed shape for each class
-        self.at, self.order = 0, epoch_order(self.data, config, 0)
+        self.at, self.order = 0, self._order(0)
         if not self.order:
             largest = max(len(stack) for stack in self.data)
             raise ValueError(
                 f"batch is {config.batch}; it must be at most {largest}, the largest class"
             )
         self.epoch = len(self.order)
-        self.total = config.epochs * self.epoch
+
+    @property
+    def total(self) -> int:
+        """Updates in all; of a timed run, as many as it would make at its pace so far."""
+        if not self.config.seconds:
+            return self.config.epochs * self.epoch
+        made, share = self._made(), self._progress(self._made())
+        return made if share >= 1 else max(made + 1, round(made / share))
 
     def update(self, step: int) -> list[dict[str, Tensor]]:
         epoch, within = divmod(step, self.epoch)
         if epoch != self.at:
-            self.at, self.order = epoch, epoch_order(self.data, self.config, epoch)
+            self.at, self.order = epoch, self._order(epoch)
         k, index = self.order[within]
-        batch = self.data[k].select(index.to(self.data[k].problem.V.device), crop=self.crop)
-        n_accel, lr = self.config.n_accel_at(epoch), self.rate(step)
+        batch = self.data[k].select(index, crop=self.crop)
+        n_accel = self.config.n_accel_at(epoch, self._progress(step))
+        lr = self.rate(step)
         return [{"loss": self.learner.step(batch, n_accel=n_accel, lr=lr).clone()}]
 
+    def _order(self, epoch: int) -> list[tuple[int, Tensor]]:
+        """The batches of an epoch on the device, so that no update waits for a copy."""
+        order = epoch_order(self.data, self.config, epoch)
+        return [(k, index.to(self.data[k].problem.V.device)) for k, index in order]
+
     def rate(self, step: int) -> float:
-        return learning_rate(self.config, step, self.epoch)
+        config = self.config
+        if not config.seconds:
+            return learning_rate(config, step, self.epoch)
+        return timed_rate(config, step, self._progress(step))
+
+    def _progress(self, step: int) -> float:
+        """How much of the run is over before an update, from 0 to 1."""
+        if self.config.seconds:
+            return min(1.0, self._elapsed() / self.config.seconds)
+        return step / self.total
 
     def figures(self) -> dict[str, Any]:
         return validate(self.learner.average, self.config)
@@ -92,14 +121,17 @@ def _warm_start(model: Network, source: Network) -> None:
 def epoch_order(
     data: list[Stack], config: TrainConfig, epoch: int
 ) -> list[tuple[int, torch.Tensor]]:
-    """The batches of an epoch in random order, each from one size class; whole batches only."""
+    """The batches of an epoch in random order, each from one size class; whole batches only.
+
+    The first class, the small matrices, may be visited more than once.
+    """
     rng = torch.Generator().manual_seed(1_000_003 * (config.seed + 1) + epoch)
-    batches = [
-        (k, index)
-        for k, stack in enumerate(data)
-        for index in torch.randperm(len(stack), generator=rng).split(config.batch)
-        if len(index) == config.batch
-    ]
+    batches = []
+    for k, stack in enumerate(data):
+        size = (config.large_batch if k else 0) or config.batch
+        for _ in range(1 if k else config.small_visits):
+            parts = torch.randperm(len(stack), generator=rng).split(size)
+            batches += [(k, index) for index in parts if len(index) == size]
     return [batches[i] for i in torch.randperm(len(batches), generator=rng).tolist()]
 
 
@@ -111,8 +143,13 @@ def learning_rate(config: TrainConfig, step: int, n_batches: int) -> float:
     epoch, b = divmod(step, n_batches)
     within = b / n_batches
     progress = within if config.schedule == "restarts" else (epoch + within) / config.epochs
+    return timed_rate(config, step, progress) * config.lr_decay**epoch
+
+
+def timed_rate(config: TrainConfig, step: int, progress: float) -> float:
+    """Linear warm-up by updates, then half a cosine by `progress`, from 0 to 1."""
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    return warm * config.lr * config.lr_decay**epoch * (1 + math.cos(math.pi * progress)) / 2
+    return warm * config.lr * (1 + math.cos(math.pi * progress)) / 2
 
 
 @torch.no_grad()

@@ -29,12 +29,14 @@ N = TypeVar("N", bound=torch.nn.Module, covariant=True)
 
 
 class Setting(NamedTuple):
-    """The beginning of a course: its folder and device, first weights, and who listens."""
+    """The beginning of a course: its folder and device, first weights, who listens, the clock."""
 
     folder: Path
     device: torch.device
     warm_start: Any
     report: Report
+    made: Callable[[], int]  # updates so far, in all calls
+    elapsed: Callable[[], float]  # seconds so far, in all calls
 
 
 class Learner(Protocol[N]):
@@ -57,8 +59,12 @@ class Learner(Protocol[N]):
 class Course(Protocol[N]):
     """A training. An update depends on the config and its number alone."""
 
-    total: int  # updates in all
     epoch: int  # updates after which figures are measured, again and again; at the end anyway
+
+    @property
+    def total(self) -> int:
+        """Updates in all; it may be an estimate until they are made."""
+        ...
 
     @property
     def learner(self) -> Learner[N]:
@@ -109,12 +115,15 @@ def train(
     started, on = time.monotonic(), torch.device(device)
     with held(folder):
         kept = Kept(folder, config, on)
-        course = course_of(config, Setting(folder, on, warm_start, report))
-        kept.resume(course.learner.restore)
-        step, saved_at, made = kept.step, time.monotonic(), []
+        step, outcomes = kept.step, []
 
         def elapsed() -> float:
             return kept.seconds + time.monotonic() - started
+
+        setting = Setting(folder, on, warm_start, report, made=lambda: step, elapsed=elapsed)
+        course = course_of(config, setting)
+        kept.resume(course.learner.restore)
+        saved_at = time.monotonic()
 
         def say(event: str, values: dict[str, Any]) -> None:
             line = {"step": step, "epoch": (step - 1) // course.epoch, **values}
@@ -123,14 +132,16 @@ def train(
             report({"event": event, "total": course.total, **line})
 
         with HeldInterrupt() as interrupt:
-            while step < course.total:
-                outcomes = course.update(step)
-                before, step = step, step + len(outcomes)
-                made += outcomes
-                if step >= course.total or _passed(_LOG, before, step):
-                    say("step", _means(made) | {"lr": course.rate(step - 1)})
-                    made = []
-                if step < course.total and _passed(course.epoch, before, step):
+            finished = step >= course.total
+            while not finished:
+                new = course.update(step)
+                before, step = step, step + len(new)
+                outcomes += new
+                finished = step >= course.total
+                if finished or _passed(_LOG, before, step):
+                    say("step", _means(outcomes) | {"lr": course.rate(step - 1)})
+                    outcomes = []
+                if not finished and _passed(course.epoch, before, step):
                     say("figures", course.figures())
                 if time.monotonic() - saved_at > checkpoint_seconds:
                     kept.save(course.learner.state(), step, elapsed())
@@ -138,7 +149,6 @@ def train(
                 if interrupt.requested or time.monotonic() - started > max_seconds:
                     break
             kept.save(course.learner.state(), step, elapsed())
-        finished = step >= course.total
         figures = course.figures() if finished else {}
         if finished and step > kept.step:  # a run that had finished before has the line
             say("figures", figures)

@@ -1,4 +1,4 @@
-"""Put the networks of the paper's recipe into the package, under their shipped names.
+"""Put the networks with the paper's layers into the package, under their shipped names.
 
     python -m factormer_lab.train.ship_paper RUNS      # RUNS/paper-accel/paper-accel.safetensors, …
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from factormer.nn import zoo
 from factormer.nn.zoo import load_factormer, read_card, save_model
 
-SHIPPED = {"paper-init-t1-alive": ("init-r10-paper", "3"), "paper-accel": ("accel-r10-paper", "1")}
+SHIPPED = {"init-r10-paper": ("init-r10-paper", "4"), "paper-accel": ("accel-r10-paper", "1")}
 WEIGHTS = Path(zoo.__file__).parents[1] / "weights"
 
 

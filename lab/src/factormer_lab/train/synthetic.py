@@ -33,6 +33,7 @@ TRAINING = (  # the table of app. C
     SizeClass(1_500, (30, 100), (10, 35)),
     SizeClass(1_500, (10, 35), (30, 100)),
 )
+UP_TO_100 = SizeClass(2_000, (30, 100), (30, 100))  # in the range of the text, not in the table
 VALIDATION = {  # sec. 7.1, free of noise
     "small": SizeClass(128, (15, 35), (15, 35)),
     "large": SizeClass(128, (50, 200), (50, 200)),
@@ -120,9 +121,12 @@ def _piece(
     return V, NNDSVD()(Problem(V, rank), rng)
 
 
-def training_set(rank: int, sigma: Noise, copies: int, *, seed: int) -> list[Stack]:
-    """The 15 000 training matrices of app. C, or a multiple of them."""
-    classes = [SizeClass(copies * c.count, c.rows, c.cols) for c in TRAINING]
+def training_set(
+    rank: int, sigma: Noise, copies: int, *, seed: int, up_to_100: bool = False
+) -> list[Stack]:
+    """The 15 000 training matrices of app. C, or a multiple of them; and `UP_TO_100`, if asked."""
+    table = (*TRAINING, UP_TO_100) if up_to_100 else TRAINING
+    classes = [SizeClass(copies * c.count, c.rows, c.cols) for c in table]
     return [stack(c, rank, sigma, seed=len(classes) * seed + k) for k, c in enumerate(classes)]
 
 

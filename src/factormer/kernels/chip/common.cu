@@ -1,6 +1,7 @@
 // Factorizations V ≈ W Hᵀ with W, H ≥ 0, one thread block each: what all of them share.
 //
-// R, components, even; T, threads; and FAR are put before this text. A problem that is not FAR has
+// R, components, even; T, threads; FAR and KULLBACK are put before this text, after the rules of the
+// compiled core: how to draw, extrapolate, stop, and put components in order (core/*.hpp). A problem that is not FAR has
 // V, W and H in shared memory from the start to the answer. Otherwise V stays where it is, once by
 // rows and once by columns, and rows of W and H, side by side, are in `room`s of the GPU's memory.
 
@@ -23,7 +24,7 @@ struct Task {
 };
 
 struct Outcome {
-  float rmse, n_iter, status, slope;  // slope: of the projected gradient at the end and the start
+  float rmse, n_iter, status;
 };
 
 enum Status { CONVERGED, MAX_ITER, NONFINITE, REFUSED };  // refused: V is for another way
@@ -60,18 +61,6 @@ __device__ void put(float *row, const float (&x)[R]) {
   for (int k = 0; k < RP; k++) all[k] = k < R ? x[k] : 0;
 #pragma unroll
   for (int k = 0; k < R; k += 4) *(float4 *)(row + k) = *(const float4 *)(all + k);
-}
-
-__device__ unsigned long long mixed(unsigned long long x) {
-  x += 0x9E3779B97F4A7C15ull;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
-// Number `at` of the stream of a seed, uniform from 0 to 1: see `data.draws`.
-__device__ float uniform(unsigned long long seed, unsigned long long at) {
-  return (mixed(seed + at * 0xD1342543DE82EF95ull) >> 40) * 0x1p-24f;
 }
 
 __device__ float total(float x, float *few) {
@@ -205,7 +194,7 @@ __device__ void begin(
   for (int row = threadIdx.x; row < rows; row += T)
 #pragma unroll
     for (int k = 0; k < RP; k++)
-      X[row * RP + k] = k >= r ? 0 : size * (given ? given[row * r + k] : uniform(seed, row * r + k));
+      X[row * RP + k] = k >= r ? 0 : size * (given ? given[row * r + k] : float(uniform(seed, row * r + k)));
   __syncthreads();
   keep(X, kept, rows, r);
 }
@@ -229,14 +218,8 @@ __device__ void written(const Block &b, float *W, float *H, int r, float unit, i
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    float whole = 0;
-    for (int k = 0; k < r; k++) w[k] *= h[k], whole += w[k], place[k] = k;
-    for (int k = 0; k < r; k++) w[k] = rintf(1e6f * w[k] / fmaxf(whole, 1e-30f));
-    for (int k = 1; k < r && order; k++)
-      for (int l = k; l > 0 && w[place[l]] > w[place[l - 1]]; l--) {
-        int other = place[l];
-        place[l] = place[l - 1], place[l - 1] = other;
-      }
+    for (int k = 0; k < r; k++) place[k] = k;
+    if (order) by_share(w, h, r, b.G + 2 * R, place, 1e6f);  // digits that float32 has
   }
   __syncthreads();
   float root = sqrtf(unit);

@@ -164,33 +164,6 @@ struct Kullback {
     return value(b, part);
   }
 
-  // This thread's part of the squared projected gradient.
-  template <int side> __device__ float steepness(const Block &b) const {
-    const View<side> at(b);
-    float part = 0;
-    sums(at.other, at.count, b.S);
-    for (int base = 0; base < at.rows; base += T) {
-      int row = min(base + (int)threadIdx.x, at.rows - 1);
-      float x[R], g[R];
-      take(x, at.X + row * RP);
-#pragma unroll
-      for (int k = 0; k < R; k++) g[k] = b.S[k];
-      walk(b, at, row, [&](const float v, const float (&y)[RP]) {
-        float pull = __fdividef(v, fmaxf(fitted(x, y), TINY));
-#pragma unroll
-        for (int k = 0; k < R; k++) g[k] -= pull * y[k];
-      });
-#pragma unroll
-      for (int k = 0; k < R; k++)
-        if (base + threadIdx.x < at.rows && (x[k] > 0 || g[k] < 0)) part += g[k] * g[k];
-    }
-    __syncthreads();
-    return part;
-  }
-
-  // None: the gradient of a divergence is not known to be rounding errors.
-  static __device__ float norms(const Block &) { return 0; }
-
   // Make W the best for H.
   __device__ void settle(const Block &b) const {
     for (int k = 0; k < NEWTON_SETTLING; k++) half_step<1>(b, 0);

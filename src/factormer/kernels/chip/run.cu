@@ -1,68 +1,41 @@
 // A factorization from its start to the answer: iterations extrapolated with restart, as
-// `accelerate.her.HER` makes them, each problem with a stop of its own. Constants that neither this
-// file nor the sources before it define are written by `kernels.rules.header`.
+// `accelerate.her.HER` makes them, each problem with a stop of its own. The rules are those of the
+// compiled core, core/extrapolate.hpp and core/stop.hpp.
 
 // Registers that a thread gets, about.
 constexpr int REGISTERS = R <= (KULLBACK ? 8 : 10) ? 128 : R <= (KULLBACK ? 10 : 16) ? 168 : 255;
 
 struct Ended {
   int made, status;
-  float fall;  // of the projected gradient since the start
 };
 
-// The norm of the projected gradient; that by H alone if it is above `enough` already.
-template <class Objective>
-__device__ float slope(const Objective &of, const Block &b, float enough = INF) {
-  float part = of.template steepness<0>(b), by_h = sqrtf(total(part, b.few));
-  if (by_h > enough) return by_h;
-  return sqrtf(total(part + of.template steepness<1>(b), b.few));
-}
-
-// Whether a run may end: `kernels.rules.is_over`, with errors in squares and their roots as given.
-__device__ bool is_over(
-    float tol, float size, float start, float error, float least, float before, float norms) {
-  const float after = sqrtf(error);
-  const bool met = size <= tol * start || error <= least || size <= NOISE * EPS * norms;
-  return met || (before - after <= STALLED * EPS * after && size <= NEAR_END * sqrtf(EPS) * start);
-}
-
-// Iterations from the point that is both kept and in the block; the best is kept.
+// Iterations from the point that is both kept and in the block; the best is kept. `errors` is room
+// for the error after each iteration, where `tol` is not 0; a squared error of `least` is rounding.
 template <class Objective>
 __device__ Ended iterated(
     const Objective &of, const Block &b, const Task &task, float *W, float *H, int max_iter,
-    float tol, float least) {
+    float tol, float least, float *errors) {
   const int m = b.m, n = b.n, r = task.r;
-  const float start = tol > 0 ? slope(of, b) : 0;
-  float beta = BETA, last = BETA, bound = 1, error = INF, errors[LOOKS + 1], fall = 1;
-  bool plain = true;
-  for (int k = 0; k <= LOOKS; k++) errors[k] = INF;
-  const bool begins = tol > 0 && is_over(tol, start, start, INF, least, INF, of.norms(b));
-  int made = 0, status = begins ? CONVERGED : MAX_ITER;
+  Momentum momentum;
+  int made = 0, status = MAX_ITER;
   while (made < max_iter && status == MAX_ITER) {
     of.template half_step<0>(b, task.sweeps_h);
-    float now = of.value(b, of.template half_step<1>(b, task.sweeps_w));
+    const float step = momentum.judge(of.value(b, of.template half_step<1>(b, task.sweeps_w)));
+    const bool refused = momentum.refused;
     made++;
-    bool rose = !(now <= error), refused = rose && !(plain && now < INF);
-    float step = beta;
-    if (rose) beta /= ETA; else beta = fminf(bound, GAMMA * beta);
-    bound = rose ? last : fminf(1, GAMMA_BOUND * bound), last = step, plain = refused;
-    if (!refused) error = now;
-    if (!(error < INF)) { status = NONFINITE; break; }
-    if (tol > 0 && made % EVERY == 0) {
-      if (refused) recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
-      float norms = of.norms(b), enough = fmaxf(tol, NEAR_END * sqrtf(EPS)) * start;
-      float size = slope(of, b, fmaxf(enough, NOISE * EPS * norms));
-      fall = size / start;
-      for (int k = 0; k < LOOKS; k++) errors[k] = errors[k + 1];
-      errors[LOOKS] = error;
-      if (is_over(tol, size, start, error, least, sqrtf(errors[0]), norms)) status = CONVERGED;
+    if (!(momentum.error < INF)) { status = NONFINITE; break; }
+    if (tol > 0) {
+      if (threadIdx.x == 0) errors[made] = sqrtf(momentum.error);
+      __syncthreads();
+      const bool settled = is_look(made) && has_settled(errors[look_back(made)], errors[made], tol);
+      if (!refused && (momentum.error <= least || settled)) status = CONVERGED;
     }
-    extrapolate<Objective>(b.W, W, m, r, refused ? 0 : step, refused);
-    extrapolate<Objective>(b.H, H, n, r, refused ? 0 : step, refused);
+    extrapolate<Objective>(b.W, W, m, r, step, refused);
+    extrapolate<Objective>(b.H, H, n, r, step, refused);
     __syncthreads();
   }
   recall(b.W, W, m, r), recall(b.H, H, n, r), __syncthreads();
-  return {made, status, fall};
+  return {made, status};
 }
 
 // The end of a run: W the best for H if that is asked, and twice the objective.
@@ -132,8 +105,8 @@ __device__ float taken(const Block &b, const float *V) {
 }
 
 extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize(
-    const Task *tasks, float *Ws, float *Hs, float *rooms, Outcome *outcomes, int max_iter,
-    float tol, int order, int mode, int settles, int given, int first) {
+    const Task *tasks, float *Ws, float *Hs, float *rooms, Outcome *outcomes, float *histories,
+    int max_iter, float tol, int order, int mode, int settles, int given, int first) {
   extern __shared__ float4 shared[];
   const Task task = tasks[blockIdx.x];
   const int m = task.m, n = task.n, r = task.r, t = threadIdx.x;
@@ -149,7 +122,7 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
 
   const float mean = taken(b, task.V);
   if (!(mean > LEAST && mean < 1 / LEAST)) {  // whose squares float32 does not hold
-    if (t == 0) outcomes[blockIdx.x] = {0, 0, float(REFUSED), 1};
+    if (t == 0) outcomes[blockIdx.x] = {0, 0, float(REFUSED)};
     return;
   }
   const float unit = FAR ? 1 : mean, level = mean / unit;  // of what is held, and its mean
@@ -162,26 +135,27 @@ extern "C" __global__ __launch_bounds__(T, 65536 / REGISTERS / T) void factorize
 
   Ended run;
   float end;
-  const float least = EXACT * EXACT * EPS * EPS * entries * level * level;
+  const float least = exact_share * EPS * EPS * entries * level * level;
+  float *errors = histories + (max_iter + 1LL) * blockIdx.x;
   if constexpr (KULLBACK) {
     if (begins) {
-      iterated(Squares<true>{all.squares}, b, task, W, H, first, 0, 0);
+      iterated(Squares<true>{all.squares}, b, task, W, H, first, 0, 0, nullptr);
       squared(b.W, W, m, r, b.S), squared(b.H, H, n, r, b.S);
       held<false>(b, task.V, n, unit);
     } else if (!given) {  // losses may have poles
       lift(b.W, m, r, b.S), lift(b.H, n, r, b.S);
       keep(b.W, W, m, r), keep(b.H, H, n, r);
     }
-    run = iterated(Kullback{}, b, task, W, H, max_iter, tol, least);
+    run = iterated(Kullback{}, b, task, W, H, max_iter, tol, least, errors);
     end = ended(Kullback{}, b, W, r, settles);
   } else {
     const Squares<false> of{all.squares};
-    run = iterated(of, b, task, W, H, max_iter, tol, least);
+    run = iterated(of, b, task, W, H, max_iter, tol, least, errors);
     end = ended(of, b, W, r, settles);
   }
   written(b, W, H, r, unit, order, mode);
   if (t == 0) {
     float rmse = sqrtf(end / entries) * (KULLBACK ? sqrtf(unit) : unit);
-    outcomes[blockIdx.x] = {rmse, float(run.made), float(run.status), run.fall};
+    outcomes[blockIdx.x] = {rmse, float(run.made), float(run.status)};
   }
 }

@@ -38,14 +38,6 @@ __device__ void sweep(const float *S, const float (&f)[R], float (&x)[R], int co
   }
 }
 
-// ‖X‖ of a factor.
-__device__ float length(const Block &b, const float *X, int rows) {
-  float part = 0;
-  for (int row = threadIdx.x; row < rows; row += T)
-    for (int k = 0; k < R; k++) part += X[row * RP + k] * X[row * RP + k];
-  return sqrtf(total(part, b.few));
-}
-
 // Least squares on V, or on the roots of its entries: those are taken here where V is far.
 template <bool root> struct Squares {
   float norm;  // ‖V‖²
@@ -136,37 +128,6 @@ template <bool root> struct Squares {
       if (base + threadIdx.x < at.rows) part += sum;
     }
     return total(part, b.few);
-  }
-
-  // This thread's part of the squared projected gradient.
-  template <int side> __device__ float steepness(const Block &b) const {
-    const View<side> at(b);
-    float part = 0;
-    gram(b, at.other, at.count, b.G);
-    for (int base = 0; base < at.rows; base += T) {
-      int row = base + threadIdx.x;
-      float f[R], x[R];
-      target<side>(b, at, base, f);
-      if (row >= at.rows) continue;
-      take(x, at.X + row * RP);
-#pragma unroll
-      for (int k = 0; k < R; k++) {
-        float g[RP], d = -f[k];
-#pragma unroll
-        for (int l = 0; l < RP; l += 4) *(float4 *)(g + l) = *(const float4 *)(b.G + k * RP + l);
-#pragma unroll
-        for (int l = 0; l < R; l++) d += g[l] * x[l];
-        if (x[k] > 0 || d < 0) part += d * d;
-        asm volatile("" ::: "memory");
-      }
-    }
-    __syncthreads();
-    return part;
-  }
-
-  // ‖V‖(‖W‖ + ‖H‖), beside which a gradient may be rounding errors.
-  __device__ float norms(const Block &b) const {
-    return sqrtf(norm) * (length(b, b.W, b.m) + length(b, b.H, b.n));
   }
 
   // Make W the best for H.
