@@ -20,14 +20,16 @@ CORE := build/core
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 EDITABLE := --no-build-isolation --config-settings build-dir=$(CORE) -e
 CMAKE_CORE := cmake -S core -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python)
+NANOBIND := build/nanobind/nanobind
 CLIENTS_ENV := build/clients-env
 CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup demo test test-lab test-all test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce wheel clean
+.PHONY: help install setup demo test test-lab test-all test-no-core test-foreign test-processors test-oldest resolve check fmt fmt-check lint types conformance golden reproduce clean
 .PHONY: characterise fuzz fuzz-again fuzz-sklearn
 .PHONY: core core-test core-asan core-asan-short core-asan-built core-tsan core-count core-fuzz
+.PHONY: core-offline core-elsewhere core-arm64 wheel wheels try-wheels
 .PHONY: docs examples readme-picture screenshots
 .PHONY: bench
 .PHONY: clients clients-env compare best
@@ -69,6 +71,9 @@ test-lab: $(INSTALLED) ## Run the tests of the lab, all but the slow ones
 test-all: $(INSTALLED) ## Run all tests, the slow ones too, and then as other processors would
 	$(PYTEST) -n 2 --dist worksteal -m "" tests lab/tests
 	tests/run_as_other_processors.sh
+
+test-no-core: $(INSTALLED) ## Run the laws as if the core had not been compiled
+	FACTORMER_NO_CORE=1 $(PYTEST) -n 2 --dist worksteal tests/laws
 
 test-foreign: $(INSTALLED) ## Run the laws under the core's other instruction sets, once as another processor would compute the rest
 	tests/run_as_other_processors.sh short
@@ -135,6 +140,21 @@ core-count: core ## Count the instructions of an iteration in four fixed cases, 
 
 core-fuzz: core ## Call the bindings of the core with whatever comes to mind: CALLS=1000000
 	$(BIN)/python -m tests.core.fuzz --calls $(or $(CALLS),1000000)
+
+# Nothing but cmake, ninja, a C++ compiler and Python's headers is needed, where `make $(NANOBIND)` was run before or its result was copied.
+core-offline: $(NANOBIND) ## Compile the core without pip and network, from the sources of nanobind in build/nanobind: PYTHON=python3
+	cmake -S core -B $(CORE)-offline -G Ninja -DPython_EXECUTABLE="$$(command -v $(PYTHON))" -DNANOBIND="$(abspath $(NANOBIND))"
+	cmake --build $(CORE)-offline
+	cmake --install $(CORE)-offline --prefix src
+
+$(NANOBIND):
+	$(PYTHON) $(PIP_INSTALL) --no-deps --target $(dir $@) nanobind
+
+core-elsewhere: $(INSTALLED) ## Compile the core for Linux on ARM64, macOS and Windows, with zig, without linking it
+	tests/core/elsewhere.sh
+
+core-arm64: $(INSTALLED) ## Run tests of the core for ARM64 on the emulator qemu, after `make wheels`: TESTS="tests/core/test_twin.py …"
+	tests/core/arm64.sh $(TESTS)
 
 check: fmt-check lint types test test-lab ## All that must pass before a commit
 
@@ -210,6 +230,12 @@ wheel: $(INSTALLED) ## Build the wheel, install it in a clean environment, list 
 	$(WHEEL_ENV)/bin/python $(PIP_INSTALL) dist/factormer-*.whl
 	cd build && wheel-venv/bin/python -W error -c 'import factormer; print(factormer.__file__)'
 	cd build && wheel-venv/bin/factormer models
+
+wheels: ## Build the wheels for Linux on x86-64 and ARM64, with zig, in dist: PYTHONS="python3.11 python3.12"
+	core/wheels.sh $(or $(PYTHONS),python3.11 python3.12)
+
+try-wheels: ## Run the tests of the core against these wheels, in empty environments without a compiler: PYTHONS="python3.11 python3.13"
+	core/try_wheels.sh $(or $(PYTHONS),python3.11 python3.12)
 
 clean: ## Remove what was built and cached; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,8 @@
 // Python's door to the core: V ≈ W Hᵀ for a list of lanes in one call. Arrays are checked, the instruction set is chosen once at import,
 // the lock of the interpreter is released while lanes run, and taken back for a moment to look for Ctrl-C or to call somebody.
+#if !defined(_WIN32)
+#include <dlfcn.h>
+#endif
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -35,13 +38,26 @@ struct Isa {
     bool is_here;
 };
 
+#if defined(__x86_64__) || defined(_M_X64)
+struct Registers {
+    uint32_t a, b, c, d;
+};
+Registers cpuid(uint32_t leaf) {  // __builtin_cpu_supports needs a library that clang-cl does not link
+    Registers r;
+    asm volatile("cpuid" : "=a"(r.a), "=b"(r.b), "=c"(r.c), "=d"(r.d) : "a"(leaf), "c"(0));
+    return r;
+}
+#endif
+
 std::vector<Isa> isas() {  // the best first
     std::vector<Isa> all;
 #if defined(__x86_64__) || defined(_M_X64)
-    __builtin_cpu_init();
-    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    auto has = [](uint32_t bits, uint32_t all) { return (bits & all) == all; };
+    const uint32_t basic = cpuid(1).c, more = cpuid(0).a >= 7 ? cpuid(7).b : 0;
+    uint32_t saved = 0, high = 0;  // registers that the system saves for each thread
+    if (has(basic, 1u << 27)) asm volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    bool has_avx2 = has(saved, 0x06) && has(basic, 1u << 12) && has(more, 1u << 5);                            // with FMA
+    bool has_avx512 = has_avx2 && has(saved, 0xE6) && has(more, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31);  // F, DQ, BW and VL
     all.push_back({"avx512", &avx512::core, has_avx512});
     all.push_back({"avx2", &avx2::core, has_avx2});
 #endif
@@ -69,12 +85,18 @@ void* allocate(size_t bytes) {
 void release(void* memory) { ::operator delete(memory, std::align_val_t(64)); }
 
 bool is_finalizing() {
-#if PY_VERSION_HEX >= 0x030D0000
+#if defined(Py_LIMITED_API) && defined(_WIN32)
+    return false;  // a thread that Windows ends unwinds none of our frames
+#elif defined(Py_LIMITED_API)  // the stable interface of Python 3.12 lacks the function, which has another name from 3.13 on
+    static const auto ask = [] {
+        void* function = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+        return reinterpret_cast<int (*)()>(function ? function : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+    }();
+    return ask && ask();
+#elif PY_VERSION_HEX >= 0x030D0000
     return Py_IsFinalizing();
-#elif !defined(Py_LIMITED_API)
-    return _Py_IsFinalizing();
 #else
-    return false;
+    return _Py_IsFinalizing();
 #endif
 }
 
@@ -416,13 +438,8 @@ std::vector<int32_t> order_of(std::vector<double> w, std::vector<double> h) {
 }  // namespace factormer
 
 // For threadpoolctl, which looks for these names in the libraries of a process.
-#if defined(_WIN32)
-#define FACTORMER_SHOWN __declspec(dllexport)
-#else
-#define FACTORMER_SHOWN [[gnu::visibility("default")]]
-#endif
-extern "C" FACTORMER_SHOWN int factormer_get_num_threads() { return factormer::threads(); }
-extern "C" FACTORMER_SHOWN void factormer_set_num_threads(int count) { factormer::set_threads(count); }
+extern "C" NB_EXPORT int factormer_get_num_threads() { return factormer::threads(); }
+extern "C" NB_EXPORT void factormer_set_num_threads(int count) { factormer::set_threads(count); }
 
 NB_MODULE(_core, module) {
     using namespace factormer;

@@ -28,7 +28,9 @@ struct Sparse {
         constexpr int l = lanes<Real>, N = spare_vectors, ahead = 10;
         constexpr int64_t between_looks = 1 << 14;
         const Index r = given.components.rows, ld = given.rows.ld;
-        const auto [from, at, values] = half[side];
+        const int64_t* from = half[side].from;
+        const int32_t* at = half[side].at;
+        const Real* values = half[side].values;
         const int64_t nnz = from[sizes[side]];
         for (Index c = 0; c < r; c += N * l)
             with<N>(int((r - c + l - 1) / l < N ? (r - c + l - 1) / l : N), [&](auto nn) {

@@ -57,7 +57,7 @@ RULES = ["constants", "random", "extrapolate", "stop", "order"]
 
 @pytest.mark.parametrize("name", RULES)
 def test_rules_include_nothing_that_a_gpu_compiler_lacks(name):
-    included = re.findall(r"#include (\S+)", (SOURCE / f"{name}.hpp").read_text())
+    included = re.findall(r"#include (\S+)", (SOURCE / f"{name}.hpp").read_text("utf-8"))
     assert set(included) <= {"<cstdint>", '"constants.hpp"'}
 
 
