@@ -388,7 +388,8 @@ class Squares {
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
         if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
         if (!is_look(t) || !has_settled(course.history.error(look_back(t)), course.history.error(t), rules.tol)) return false;
-        return course.status = Status::converged, true;
+        bool told = last_stage || 2 * gain_share * rules.tol * now > single_share * course.sq_norm;  // a gain that float32 could see
+        return course.status = told ? Status::converged : Status::max_iter, true;
     }
 
     // The proposal x + β(x − x_before) of one side, as the product of the other side reads it, and its Gram matrix.

@@ -114,15 +114,7 @@ PLANTED = {
 }
 
 
-BY_ROUNDING = pytest.mark.xfail(
-    reason="with a tolerance below its rounding, the stage in float32 calls itself CONVERGED",
-    strict=False,
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=BY_ROUNDING if n == "mixed" else ()) for n in PLANTED]
-)
+@pytest.mark.parametrize("name", PLANTED)
 def test_instruction_sets_agree_on_every_kind_of_lane(name):
     V, rank, rules = PLANTED[name]
     found = []

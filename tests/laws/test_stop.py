@@ -5,13 +5,15 @@ The way of one V on the chip of a GPU is in `tests/kernels/test_chip_text.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from factormer import Status, factorize, factorize_many
 from factormer.kernels.rules import FIRST_LOOK, LOOK_EVERY, has_settled
 
-OPTIONS = {"init": "random", "solver": "her"}
+OPTIONS: dict[str, Any] = {"init": "random", "solver": "her"}
 
 
 def data(seed: int, rank: int = 1, m: int = 30, n: int = 20) -> np.ndarray:
@@ -24,7 +26,8 @@ def data(seed: int, rank: int = 1, m: int = 30, n: int = 20) -> np.ndarray:
     ("rank", "tol", "most"), [(1, 1e-4, 60), (1, 1e-15, 400), (2, 1e-5, 1000), (3, 1e-9, 4000)]
 )
 def test_runs_end_where_the_reference_does(seed, rank, tol, most):
-    V, limits = data(seed, rank), {"tol": tol, "max_iter": most}
+    V = data(seed, rank)
+    limits: dict[str, Any] = {"tol": tol, "max_iter": most}
     found = factorize_many([V, V], rank, random_state=seed, **OPTIONS, **limits)
     for k, result in enumerate(found):
         twin = factorize(V, rank, random_state=seed + k, engine="reference", **OPTIONS, **limits)
