@@ -46,6 +46,7 @@ struct Course {  // of one lane, through all of its stages
     double ahead = 0;          // how far beyond the point kept the next iteration begins
     bool is_known = false;     // whether the history has the error of the start
     int32_t iterations = 0;
+    int32_t widened = 0;       // iterations made when a stage in float64 followed one in float32
     Status status = Status::max_iter;
 
     double error(double objective) const { return __builtin_sqrt((objective < 0 ? 0 : objective) / entries) / scale; }
@@ -175,6 +176,7 @@ class Squares {
             by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(other.side[s].kept[c * other.side[s].ld + i]); });
         double infinite = Momentum().error;
         course.momentum.error = infinite, course.momentum.plain = true, course.ahead = 0;
+        course.widened = course.iterations;
     }
     void go_on_from(const double* const* before, const Progress& progress, double root, Course& course) {
         for (int s = 0; s < 2; ++s)
@@ -388,8 +390,11 @@ class Squares {
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
         if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
         if (!is_look(t) || !has_settled(course.history.error(look_back(t)), course.history.error(t), rules.tol)) return false;
-        bool told = last_stage || 2 * gain_share * rules.tol * now > single_share * course.sq_norm;  // a gain that float32 could see
-        return course.status = told ? Status::converged : Status::max_iter, true;
+        if (2 * gain_share * rules.tol * now > single_share * course.sq_norm) return course.status = Status::converged, true;
+        // Float32 cannot see such a gain: its stage ends here, and the pace of the next one counts from its own beginning.
+        if (!last_stage) return true;
+        if (look_back(t) < course.widened) return false;
+        return course.status = Status::converged, true;
     }
 
     // The proposal x + β(x − x_before) of one side, as the product of the other side reads it, and its Gram matrix.
