@@ -222,13 +222,14 @@ golden: $(INSTALLED) ## Rewrite tests/golden from the shipped models; review the
 reproduce: $(INSTALLED) ## Redraw the paper's figures: FIGURES="…" for some, FACTORMER_DATA=… for real data
 	$(BIN)/factormer reproduce $(FIGURES) $(if $(FACTORMER_DATA),--data "$(FACTORMER_DATA)")
 
-wheel: $(INSTALLED) ## Build the wheel, install it in a clean environment, list its models
-	rm -rf dist $(WHEEL_ENV)
-	$(BIN)/python -m build --wheel --outdir dist .
+wheel: $(INSTALLED) ## Build the wheel of this machine in build/wheel, install it in a clean environment, list its models
+	rm -rf build/wheel $(WHEEL_ENV)
+	FACTORMER_NO_CORE=0 $(BIN)/python -m build --wheel --outdir build/wheel .
 	$(BIN)/python -m venv $(WHEEL_ENV)
 	$(WHEEL_ENV)/bin/python $(PIP_INSTALL) torch
-	$(WHEEL_ENV)/bin/python $(PIP_INSTALL) dist/factormer-*.whl
+	$(WHEEL_ENV)/bin/python $(PIP_INSTALL) build/wheel/factormer-*.whl
 	cd build && wheel-venv/bin/python -W error -c 'import factormer; print(factormer.__file__)'
+	cd build && wheel-venv/bin/python -W error -c 'from factormer.kernels.core import headers, isa; print(isa(), *headers())'
 	cd build && wheel-venv/bin/factormer models
 
 wheels: ## Build the wheels for Linux on x86-64 and ARM64, with zig, in dist: PYTHONS="python3.11 python3.12"
