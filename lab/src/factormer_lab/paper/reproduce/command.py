@@ -21,11 +21,12 @@ from factormer_lab.paper.reproduce.drawings import (
     koenig_figure,
     models_figure,
 )
-from factormer_lab.paper.reproduce.measure import rounded
+from factormer_lab.paper.reproduce.measure import compact, rounded
 from factormer_lab.paper.reproduce.optimum import optimum
 from factormer_lab.paper.reproduce.real import faces, histogram, real
 from factormer_lab.paper.reproduce.results import write_results
 from factormer_lab.paper.reproduce.synthetic import ablation, synthetic
+from factormer_lab.paper.reproduce.training import training
 
 LOADERS: dict[str, Callable[[Path], Tensor]] = {"yale": load_yale, "jasper": load_jasper}
 
@@ -43,6 +44,7 @@ FIGURES = {
     "example": Recipe(lambda _: example_figure()),
     "derivation": Recipe(lambda _: derivation_figure()),
     "models": Recipe(lambda _: models_figure()),
+    "training": Recipe(lambda _: training()),
     "histogram": Recipe(histogram, ("yale", "jasper")),
     "synthetic-small": Recipe(lambda _: synthetic("small")),
     "synthetic-large": Recipe(lambda _: synthetic("large")),
@@ -115,16 +117,4 @@ def _note(path: Path, name: str, entry: dict[str, Any]) -> None:
 
 def _write(path: Path, contents: dict[str, Any]) -> None:
     """Write JSON, completely or not at all."""
-    write(path, _compact(rounded(contents)) + "\n")
-
-
-def _compact(value: Any, indent: str = "") -> str:
-    """JSON with one line per key, and a list of numbers on one line."""
-    if not isinstance(value, dict) or not value:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    deeper = indent + " "
-    items = [
-        f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_compact(item, deeper)}"
-        for key, item in value.items()
-    ]
-    return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    write(path, compact(rounded(contents)) + "\n")
