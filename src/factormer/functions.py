@@ -61,6 +61,7 @@ def factorize(
     order: str | None = "share",
     scale: str | None = "balanced",
     engine: str = "auto",
+    safeguard: str = "descent",
     watch: Watch | None = None,
     memory_limit: float | str | None = None,
     folder: str | Path | None = None,
@@ -138,6 +139,10 @@ def factorize(
     engine : {"auto", "core", "reference"}
         "core": the compiled core, which "auto" takes wherever it serves (`explain` says so);
         "reference": the same in Python, slower, for every loss, penalty and device.
+    safeguard : {"descent", "always"}
+        Which proposals of a network for one rank are taken. "descent": those from which an
+        iteration leads no higher than from the solver's own point; a plain run goes on beside, and
+        the better counts. "always": all, as in the paper. `Result.proposals` counts them.
     watch : callable, optional
         Called with the factors, gathered where W stays on Dask workers, and the trace after each
         iteration on large problems, 10 on small, 500 with tol=0. True ends it.
@@ -190,6 +195,7 @@ def factorize(
             order=order,
             scale=scale,
             engine=engine,
+            safeguard=safeguard,
         )
         (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
@@ -254,7 +260,7 @@ def factorize_many(
         over V serves all that are under way (docs/howto/large.md).
     **options
         Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, stop, loss,
-        regularize_W, regularize_H, symmetric, order, scale, engine.
+        regularize_W, regularize_H, symmetric, order, scale, engine, safeguard.
 
     Returns
     -------

@@ -26,7 +26,7 @@ each_file = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 
 
 def shrunken(config: TrainConfig) -> TrainConfig:
-    """The same recipe for a smaller network on fewer and smaller matrices, of two steps."""
+    """Make of a recipe one of two steps, for a smaller network on fewer and smaller matrices."""
     model = replace(config.model, width=8, heads=2, n_pairs=1, ffn_width=8)
     return replace(
         config,

@@ -239,8 +239,9 @@ def _solver(request: Request, view: View) -> _Solver:
                 name=kind.name,
             )
         )
-    solver = networks.accelerated(solver, network)
-    return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}")
+    solver = networks.accelerated(solver, network, request.safeguard)
+    how = ", every proposal taken" if request.safeguard == "always" else ""
+    return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}{how}")
 
 
 def _auto_for_least_squares(
@@ -349,7 +350,8 @@ def _named(request: Request, name: str, view: View) -> _Start:
     if name in STARTS:
         return _Start(STARTS[name](), name, why)
     if networks.ships(name, use="init"):
-        return _Start(networks.learned_start(name, V.device), name, f"learned; {why}")
+        start = networks.learned_start(name, V.device, request.safeguard)
+        return _Start(start, name, f"learned; {why}")
     names = ", ".join(["auto", *STARTS, "custom", *networks.names_for("init")])
     raise ValueError(
         Sentence("{init} is {given!r}; choose one of {names}", given=name, names=names)

@@ -22,6 +22,7 @@ from factormer.sentence import Option, Sentence
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 STOPS = ("auto", "gradient", "sklearn")
 ENGINES = ("auto", "core", "reference")
+SAFEGUARDS = ("descent", "always")
 
 
 class Limits(NamedTuple):
@@ -56,6 +57,7 @@ class Request:
     order: str | None = "share"
     scale: str | None = "balanced"
     engine: str = "auto"
+    safeguard: str = "descent"
 
     @property
     def stop(self) -> str:
@@ -117,6 +119,7 @@ class Request:
         order: str | None = "share",
         scale: str | None = "balanced",
         engine: str = "auto",
+        safeguard: str = "descent",
     ) -> Request:
         """Read the keywords that `factorize`, `NMF` and the command line share."""
         check_limits(max_iter, tol, time_limit)
@@ -124,6 +127,7 @@ class Request:
         check_choice("order", order, ORDERS)
         check_choice("scale", scale, SCALES)
         check_choice("engine", engine, ENGINES)
+        check_choice("safeguard", safeguard, SAFEGUARDS)
         check_count("n_init", n_init)
         rank = as_rank(rank)
         check_room(V, rank)
@@ -157,6 +161,7 @@ class Request:
             order=order,
             scale=scale,
             engine=engine,
+            safeguard=safeguard,
         )
 
 
