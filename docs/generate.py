@@ -81,8 +81,6 @@ LIMITS = {
     "init-r10-paper": "The paper's own layers on the paper's kind of data, by our recipe: at once as "
     "good as twenty iterations of AO-ADMM there. One seed was trained. Real data are another matter "
     "(RESULTS), and it costs as much as a hundred iterations or more.",
-    "init-r10-literal": "The paper's own layers by our recipe. On Yale and Jasper it is a better "
-    "start than NNDSVD, on the digits it is not.",
     "accel-r10-paper": "The paper's own layers, recipe and data, for comparison; `accel-r10` "
     "accelerates more.",
     "accel-r10": "It saves many iterations on data like that of its training; in seconds "
@@ -118,7 +116,7 @@ def model_cards(cards: Mapping[str, Card]) -> Iterator[str]:
     """The lines of the page of model cards."""
     yield "# Model cards\n"
     yield "The networks that ship with the package, from the cards in their files; the command"
-    yield "`factormer models` prints the same. A file is safetensors with a JSON header: loading"
+    yield "`factormer models NAME` prints the same. A file is safetensors with a JSON header: loading"
     yield "it executes nothing.\n"
     for name, card in cards.items():
         yield from _model_card(name, card)

@@ -81,8 +81,8 @@ def factorize(
         "auto", "random", "merged" (more random components than needed, merged in pairs),
         "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
         (rows that others are mixtures of), "vertices" (rows that are corners of the largest
-        simplex), "init-r10", "init-r10-literal" or "init-r10-paper" (learned, rank 10), the path of
-        a network of your own, or "custom" with `W` and `H`.
+        simplex), "init-r10" or "init-r10-paper" (learned, rank 10), the path of a network of your
+        own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
         passes over V more iterations on a small approximation), "her-admm" (ADMM likewise, for

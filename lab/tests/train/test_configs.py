@@ -70,9 +70,7 @@ def test_config_trains_for_two_steps(path, tmp_path):
     assert all(math.isfinite(x) for medians in run.figures.values() for x in medians)
 
 
-@pytest.mark.parametrize(
-    "name", ["init-r10", "accel-r10", "init-r10-paper", "accel-r10-paper", "init-r10-literal"]
-)
+@pytest.mark.parametrize("name", ["init-r10", "accel-r10", "init-r10-paper", "accel-r10-paper"])
 def test_shipped_networks_have_a_config_of_the_papers_size(name):
     trained = models()[name].training["options"]["name"]
     (path,) = (path for path in CONFIGS if path.stem == trained)

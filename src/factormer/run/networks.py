@@ -128,7 +128,7 @@ def ships(name: str, *, use: str) -> bool:
     """Whether a network of that name ships for that use, or it is a user's file."""
     if name.endswith(".safetensors"):
         return True
-    card = zoo.models().get(name)
+    card = zoo.models().get(zoo.present_name(name))
     return card is not None and card.use == use
 
 

@@ -41,11 +41,19 @@ def test_demo_makes_pictures_and_a_report_and_says_how_well_it_did(tmp_path, cap
     assert report.is_file()
 
 
-def test_models_prints_the_cards(capsys):
+def test_models_are_listed(capsys):
     assert main(["models"]) == 0
-    out = capsys.readouterr().out
-    for card in factormer.models().values():
-        assert str(card) in out
+    lines = capsys.readouterr().out.splitlines()
+    for (name, card), line in zip(factormer.models().items(), lines, strict=False):
+        assert line.startswith(name)
+        assert f"version {card.version}" in line
+        assert card.use in line
+
+
+@pytest.mark.parametrize("name", factormer.models())
+def test_models_prints_a_card(name, capsys):
+    assert main(["models", name]) == 0
+    assert capsys.readouterr().out.strip() == str(factormer.models()[name])
 
 
 def test_models_as_json_can_be_parsed(capsys):

@@ -37,7 +37,7 @@ from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.data.factors import Factors
 from factormer.nn.factormer import ModelConfig
 from factormer.nn.refining import Network
-from factormer.nn.zoo import Card, find_model, load_factormer, read_card
+from factormer.nn.zoo import Card, find_model, find_version, load_factormer, read_card
 from factormer.problem.problem import Problem
 from factormer.solvers.ao_admm import AOADMM
 from factormer.solvers.loop import loop
@@ -202,7 +202,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _path(network: str) -> Path:
     """The file of a network: shipped, a user's, or NAME@VERSION of the past."""
     name, at, version = network.partition("@")
-    return RELEASED / f"{name}-{version}.safetensors" if at else find_model(network)
+    return find_version(name, version, RELEASED) if at else find_model(network)
 
 
 def _told(card: Card) -> dict[str, Any]:

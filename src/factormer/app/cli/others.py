@@ -36,16 +36,25 @@ def demo(out: Out = Path("runs/demo")) -> None:
 
 @app.command()
 def models(
+    name: Annotated[str | None, typer.Argument(help="A network, whose card is printed.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the shipped networks with their cards."""
+    """List the shipped networks, or print the card of one."""
     from factormer.nn import zoo
 
     cards = zoo.models()
+    if name is not None:
+        card = zoo.read_card(zoo.find_model(name))
+        cards = {card.name: card}
     if as_json:
         print_json({name: asdict(card) for name, card in cards.items()})
         return
-    print("\n\n".join(str(card) for card in cards.values()))
+    if name is not None:
+        print("\n\n".join(str(card) for card in cards.values()))
+        return
+    for key, card in cards.items():
+        print(f"{key:<16} version {card.version:<3} {card.use:<12} {card.ranks}")
+    print("factormer models NAME prints a card")
 
 
 @app.command()
