@@ -114,6 +114,8 @@ def draw_optimum(numbers: dict[str, Any]) -> Any:
             for ax, (penalty, starts) in zip(row, penalties.items(), strict=True):
                 end = starts["nndsvd"]["rmse"][-1]
                 for key, start in starts.items():
+                    if key == INIT_ALWAYS.key:  # five labels are enough; the table has it
+                        continue
                     _curve(ax, key, start, [100 * (e / end - 1) for e in at_looks(start, looks)])
                 ax.axhline(0, color="black", linewidth=0.9)
                 ax.set(title=f"{name}, {penalty}", xlabel="iteration")

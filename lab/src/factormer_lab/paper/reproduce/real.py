@@ -17,12 +17,10 @@ from factormer_lab.paper.reproduce import style
 from factormer_lab.paper.reproduce.contestants import (
     ALL,
     BASELINE,
-    IN_FIGURES,
-    JUDGED_LATER,
+    DRAWN_REAL,
     N_ITER,
     PAPER,
     RANK,
-    WITHOUT_SAFEGUARD,
     asked,
     merged,
 )
@@ -72,13 +70,13 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"] | None) -> A
         sides = drawing.subfigures(1, 2 if W is not None else 1, squeeze=False)[0]
         left = sides[0]
         curves, ratios = left.subplots(1, 2)
-        for contestant in (*IN_FIGURES, *WITHOUT_SAFEGUARD, *JUDGED_LATER):
+        for contestant in DRAWN_REAL:
             style.line(curves, contestant.key, rows[contestant.key]["rmse"])
             if contestant is not BASELINE:
                 style.line(ratios, contestant.key, rows[contestant.key]["ratio"])
         curves.set(title="a) error", xlabel="iteration", ylabel="RMSE", yscale="log")
         _plain_ticks(curves)
-        shown = [rows[c.key] for c in IN_FIGURES]  # without safeguard there is no bound
+        shown = [rows[c.key] for c in DRAWN_REAL]
         curves.set_ylim(*_range([row["rmse"] for row in shown]))
         style.ratio_axes(ratios, "b) error beside AO-ADMM's")
         ratios.set(yscale="log")

@@ -25,6 +25,7 @@ from factormer_lab.paper.reproduce.readings import (
     safeguard_section,
 )
 from factormer_lab.paper.reproduce.sections import (
+    carried_section,
     claims_section,
     networks_section,
     number,
@@ -75,6 +76,7 @@ def page(
         safeguard_section(fresh, judged),
         _acceleration(figures, verdicts),
         _real(figures, verdicts),
+        carried_section(figures),
         optimum_section(figures, verdicts),
         _medians(figures),
         _cost(figures),

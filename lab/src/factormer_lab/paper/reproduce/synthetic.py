@@ -10,6 +10,7 @@ from factormer_lab.paper.reproduce.contestants import (
     ACCEL,
     ACCEL_ALWAYS,
     BASELINE,
+    DRAWN,
     IN_FIGURES,
     INIT,
     N_ITER,
@@ -61,7 +62,7 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
     rows = numbers["contestants"]
     with style.figure(13.5, 3.9) as drawing:
         linear, log, by_init, by_accel = drawing.subplots(1, 4)
-        for contestant in IN_FIGURES:
+        for contestant in DRAWN:
             style.band(linear, contestant.key, rows[contestant.key]["rmse"])
             style.band(log, contestant.key, rows[contestant.key]["rmse"])
         start = rows[BASELINE.key]["rmse"]["median"][1]
@@ -70,7 +71,7 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
         for key in (PAPER.key, INIT.key):
             style.band(by_init, key, rows[key]["ratio"])
         style.ratio_axes(by_init, "c) learned initialization")
-        for key in (PAPER_ACCEL.key, ACCEL.key, ACCEL_ALWAYS.key):
+        for key in (PAPER_ACCEL.key, ACCEL.key):
             style.band(by_accel, key, rows[key]["ratio"])
         style.ratio_axes(by_accel, "d) learned acceleration")
         for ax in (by_init, by_accel):
