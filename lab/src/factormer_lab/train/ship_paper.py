@@ -4,8 +4,8 @@
 
 What RUNS does not have stays as it is shipped. The card says how many of the planned updates
 were made; the curve of the training goes to `lab/results/training`, from where
-`factormer reproduce training` draws it. A file of a former version belongs in `lab/released`, as
-NAME-VERSION.safetensors. `make golden` follows.
+`factormer reproduce training` draws it. The file of the former version is kept in `lab/released`.
+`make golden` follows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from factormer.data.files import write
 from factormer.nn import zoo
 from factormer.nn.zoo import load_factormer, read_card, save_model
 from factormer_lab.paper.reproduce.measure import compact, rounded
+from factormer_lab.paper.reproduce.training import CURVES
 
 SHIPPED = {
     "init-r10-paper": ("init-r10-paper", "4"),
-    "accel-r10-paper": ("accel-r10-paper", "2"),
     "paper-accel": ("accel-r10-paper", "1"),
+    "accel-r10-paper": ("accel-r10-paper", "2"),
 }
 WEIGHTS = Path(zoo.__file__).parents[1] / "weights"
-CURVES = Path(__file__).parents[3] / "results" / "training"
+RELEASED = Path(__file__).parents[3] / "released"
 SHOWN = (0, 1, 5, 20)  # points of a trajectory whose errors are kept
 
 
@@ -39,6 +40,7 @@ def main() -> None:
         if not path.is_file():
             continue
         card = replace(read_card(path), name=shipped, version=version)
+        keep(WEIGHTS / f"{shipped}.safetensors", version)
         save_model(load_factormer(path), card, WEIGHTS / f"{shipped}.safetensors")
         metrics = path.with_name("metrics.jsonl")
         if metrics.is_file():
@@ -47,6 +49,16 @@ def main() -> None:
             text = compact(rounded({**about, **curve(metrics)}, 4)) + "\n"
             write(CURVES / f"{shipped}.json", text)
         print(f"{shipped}: {card.course['steps']}")
+
+
+def keep(shipped: Path, version: str) -> None:
+    """Copy the file of another version to those of the past, where it is not there yet."""
+    if not shipped.is_file():
+        return
+    card = read_card(shipped)
+    past = RELEASED / f"{card.name}-{card.version}.safetensors"
+    if card.version != version and not past.exists():
+        write(past, shipped.read_bytes())
 
 
 def curve(metrics: Path) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from factormer_lab.paper.reproduce import style
-from factormer_lab.train.ship_paper import CURVES
 
+CURVES = Path(__file__).parents[4] / "results" / "training"
 _COLOURS = {0: "#d55e00", 1: "#e69f00", 5: "#56b4e9", 20: "#0072b2"}
 
 
