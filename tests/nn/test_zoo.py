@@ -167,7 +167,9 @@ def test_every_released_file_of_the_past_can_be_loaded():
     assert len(files) >= 3
     for file in files:
         name, _, version = file.stem.rpartition("-")
-        assert load_model(name, version=version, folder=RELEASED).config.rank == 10
+        config = load_model(name, version=version, folder=RELEASED).config
+        assert isinstance(config, ModelConfig)
+        assert config.rank == 10
 
 
 def test_retired_name_leads_to_its_successor_with_a_warning():
