@@ -22,7 +22,7 @@ from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View, Way
-from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
+from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, is_network, solver_kind
 from factormer.run.request import Request
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
@@ -399,8 +399,3 @@ def _auto_lifted(request: Request) -> _Start:
         return _Start(Rooted(), "rotated", "several fits of √V first, side by side")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
     return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)
-
-
-def is_network(start: str) -> bool:
-    """Whether a start is learned; those need the entries of V one by one."""
-    return start not in ("auto", "custom", *STARTS)

@@ -68,7 +68,10 @@ def execute(
     """
     begun = time.perf_counter() if started is None else started
     with threads():  # everything: torch's own threads, once started, would hang in a forked process
-        return [_with_proposals(plan, begun, callback, watch) for plan in plans]
+        return [
+            (_with_proposals if plan.request.names_network else _one)(plan, begun, callback, watch)
+            for plan in plans
+        ]
 
 
 def _with_proposals(

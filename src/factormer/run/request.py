@@ -17,6 +17,7 @@ from factormer.problem.loss import Loss
 from factormer.problem.losses import as_loss
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+from factormer.run.registry import is_network
 from factormer.sentence import Option, Sentence
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
@@ -65,6 +66,11 @@ class Request:
         rule = self.limits.stop
         is_beyond = rule == "auto" and isinstance(self.problem.V, Blocks)
         return "gradient" if is_beyond else rule
+
+    @property
+    def names_network(self) -> bool:
+        """Whether a network was asked for, as accelerator or as start."""
+        return self.accelerator not in (None, "auto") or is_network(self.start)
 
     @property
     def on_w(self) -> Penalties:
