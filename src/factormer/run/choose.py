@@ -22,8 +22,8 @@ from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View, Way
-from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, is_network, solver_kind
-from factormer.run.request import Request
+from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
+from factormer.run.request import Request, is_network
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Rotated, Separable, Vertices

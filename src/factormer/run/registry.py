@@ -201,8 +201,3 @@ def serving(asked: Asked) -> list[str]:
     """The names that serve the problem, "auto" first."""
     names = list(dict.fromkeys(kind.name for kind in SOLVERS if kind.lacks(asked) is None))
     return ["auto", *names, *(alias for alias, name in ALIASES.items() if name in names)]
-
-
-def is_network(start: str) -> bool:
-    """Whether a start is learned; those need the entries of V one by one."""
-    return start not in ("auto", "custom", *STARTS)

@@ -17,7 +17,7 @@ from factormer.problem.loss import Loss
 from factormer.problem.losses import as_loss
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
-from factormer.run.registry import is_network
+from factormer.run.registry import STARTS
 from factormer.sentence import Option, Sentence
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
@@ -169,6 +169,11 @@ class Request:
             engine=engine,
             safeguard=safeguard,
         )
+
+
+def is_network(start: str) -> bool:
+    """Whether a start is learned; those need the entries of V one by one."""
+    return start not in ("auto", "custom", *STARTS)
 
 
 def _check_symmetry(problem: Problem) -> None:
