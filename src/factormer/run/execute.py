@@ -86,7 +86,7 @@ def _with_proposals(
     if not kept:
         warn(
             Sentence(
-                "the network changed nothing: the safeguard refused all {made} of its proposals, "
+                "the network changed nothing: the safeguard refused all of its proposals ({made}), "
                 "and the result is the solver's own. Leave the network out, which is faster, or "
                 "take its proposals all the same with {safeguard=always}",
                 made=made,
