@@ -78,10 +78,9 @@ LIMITS = {
     "real data and a CPU it is mostly a better start than the rotated SVD, and a slower one.",
     "init-r10": "Trained on products of exponential factors. On real data it can be a worse start "
     "than the rotated SVD, and it costs as much as a hundred iterations or more.",
-    "init-r10-paper": "The paper's own layers, recipe and data, for comparison; `init-r10` is "
-    "the better start.",
-    "init-r10-literal": "The paper's own layers by our recipe. On Yale and Jasper it is a better "
-    "start than NNDSVD, on the digits it is not.",
+    "init-r10-paper": "The paper's own layers on the paper's kind of data, by our recipe: at once "
+    "as good as thirty iterations of AO-ADMM there, and on Yale and Jasper Ridge as good as three. "
+    "One seed was trained. It costs as much as a hundred iterations or more.",
     "accel-r10-paper": "The paper's own layers, recipe and data, for comparison; `accel-r10` "
     "accelerates more.",
     "accel-r10": "It saves many iterations on data like that of its training; in seconds "

@@ -205,6 +205,7 @@ def names_together() -> Iterator[Any]:
         yield pytest.param(init, solver, accelerator, marks=marks)
 
 
+@pytest.mark.filterwarnings("ignore:the network changed nothing")
 @pytest.mark.parametrize(("init", "solver", "accelerator"), list(names_together()))
 def test_every_choice_of_names_works(init, solver, accelerator):
     result = run(rank=10, init=init, solver=solver, accelerator=accelerator, max_iter=1)
@@ -346,6 +347,7 @@ ODD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the network changed nothing")
 @pytest.mark.parametrize("names", NETWORKS, ids=str)
 @pytest.mark.parametrize("matrix", ODD.values(), ids=ODD.keys())
 def test_odd_matrix_gives_finite_feasible_factors_with_a_network(matrix, names):

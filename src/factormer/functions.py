@@ -65,6 +65,7 @@ def factorize(
     order: str | None = "share",
     scale: str | None = "balanced",
     engine: str = "auto",
+    safeguard: str = "descent",
     watch: Watch | None = None,
     memory_limit: float | str | None = None,
     folder: str | Path | None = None,
@@ -85,8 +86,8 @@ def factorize(
         "auto", "random", "merged" (more random components than needed, merged in pairs),
         "nndsvd", "nndsvda", "nndsvdar", "rotated" (the SVD turned toward the orthant), "separable"
         (rows that others are mixtures of), "vertices" (rows that are corners of the largest
-        simplex), "init-r10", "init-r10-literal" or "init-r10-paper" (learned, rank 10), the path of
-        a network of your own, or "custom" with `W` and `H`.
+        simplex), "init-r10" or "init-r10-paper" (learned, rank 10), the path of a network of your
+        own, or "custom" with `W` and `H`.
     solver : str
         "auto", "her" (accelerated HALS, extrapolated with restart), "ahead" (that, and between two
         passes over V more iterations on a small approximation), "her-admm" (ADMM likewise, for
@@ -143,6 +144,10 @@ def factorize(
     engine : {"auto", "core", "reference"}
         "core": the compiled core, which "auto" takes wherever it serves (`explain` says so);
         "reference": the same in Python, slower, for every loss, penalty and device.
+    safeguard : {"descent", "always"}
+        Which proposals of a network for one rank are taken. "descent": those from which an
+        iteration leads no higher than from the solver's own point; a plain run goes on beside, and
+        the better counts. "always": all, as in the paper. `Result.proposals` counts them.
     watch : callable, optional
         Called with the factors, gathered where W stays on Dask workers, and the trace after each
         iteration on large problems, 10 on small, 500 with tol=0. True ends it.
@@ -197,6 +202,7 @@ def factorize(
             order=order,
             scale=scale,
             engine=engine,
+            safeguard=safeguard,
         )
         request = with_volumes(request)
         (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
@@ -298,7 +304,7 @@ def factorize_many(
         over V serves all that are under way (docs/howto/large.md).
     **options
         Other keywords of `factorize`: init, solver, accelerator, max_iter, tol, stop, loss,
-        regularize_W, regularize_H, symmetric, order, scale, engine.
+        regularize_W, regularize_H, symmetric, order, scale, engine, safeguard.
 
     Returns
     -------

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.base import Accelerated, Always, Descent, Identity, Judged, Restarted
+from factormer.accelerate.base import (
+    Accelerated,
+    AfterIteration,
+    Always,
+    Descent,
+    Hedged,
+    Identity,
+    Judged,
+    Restarted,
+)
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
 from factormer.data import Dense
@@ -77,6 +86,7 @@ SOLVERS: dict[str, Solver[Any]] = {
     "Identity": Accelerated(AOADMM(), Identity()),
     "Learned-Descent": Accelerated(AOADMM(), accelerator("paper"), Descent()),
     "Learned-Always": Accelerated(AOADMM(), accelerator("paper"), Always()),
+    "Learned-Hedged": Hedged(Accelerated(AOADMM(), accelerator("paper"), AfterIteration(AOADMM()))),
     "Refining-Descent": Accelerated(TraceAOADMM(), accelerator("refining"), Descent()),
     "Refining-Always": Accelerated(AOADMM(), accelerator("refining"), Always()),
 }

@@ -11,6 +11,7 @@ from factormer.accelerate.base import (
     AfterIteration,
     Always,
     Descent,
+    Hedged,
     Identity,
     Judged,
 )
@@ -19,7 +20,7 @@ from factormer.data.factors import Factors
 from factormer.problem.problem import Problem
 from tests.laws.cases import SOLVERS, accelerator, law, problems, run, stacked
 
-PLAIN = {name: s for name, s in SOLVERS.items() if not isinstance(s, Accelerated)}
+PLAIN = {name: s for name, s in SOLVERS.items() if not isinstance(s, Accelerated | Hedged)}
 each_plain = pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN.keys())
 # Those that drop no momentum when they adopt a point.
 STEADY = {name: s for name, s in PLAIN.items() if not isinstance(s, Judged)}
@@ -107,6 +108,20 @@ def test_step_judged_after_an_iteration_is_not_above_the_plain_one_then(proposer
     bound = problem.objective(other.factors) * (1 + 1e-12) + 1e-28
     assert problem.objective(after.factors) <= bound
     assert all(F.isfinite().all() for F in state.factors)
+
+
+@each_accelerator
+@pytest.mark.parametrize("safeguard", [AfterIteration(SOLVERS["ao-admm"]), Always()], ids=repr)
+@settings(max_examples=8)  # of each of many pairs
+@given(case=problems())
+@torch.no_grad()
+def test_hedged_run_is_never_above_the_plain_one(proposer, safeguard, case):
+    """On any iteration, whatever is proposed and kept."""
+    solver, problem = SOLVERS["ao-admm"], case.problem
+    hedged = Hedged(Accelerated(solver, proposer, safeguard))
+    for x, y in zip(run(hedged, case), run(solver, case), strict=True):
+        assert problem.objective(x) <= problem.objective(y) * (1 + 1e-12) + 1e-28
+        assert all(F.isfinite().all() for F in x)
 
 
 @torch.no_grad()

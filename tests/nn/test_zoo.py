@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from factormer import factorize
 from factormer.data import Dense
 from factormer.data.factors import Factors
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
@@ -19,6 +20,7 @@ from factormer.nn.zoo import (
     Card,
     checksum,
     find_model,
+    find_version,
     load_any_factormer,
     load_any_rank,
     load_factormer,
@@ -35,6 +37,7 @@ from tests.nn.test_anyrank import draw as draw_moves
 
 NAMES = [name for name, card in models().items() if isinstance(card.config, ModelConfig)]
 ANY_RANK = [name for name, card in models().items() if isinstance(card.config, AnyRankConfig)]
+RELEASED = Path(__file__).parents[2] / "lab" / "released"
 each_model = pytest.mark.parametrize("name", NAMES)
 
 CONFIG = small_config()
@@ -134,6 +137,49 @@ def test_golden_output_of_a_shipped_model(name, golden):
     assert x.W.any()
     assert x.H.any()
     golden(f"model-{name}", rtol=1e-6, W=x.W, H=x.H)
+
+
+# Versions and names of the past
+
+
+def test_version_is_the_shipped_one_or_a_file_in_a_folder(path, tmp_path, monkeypatch):
+    shipped = models()["init-r10-paper"].version
+    assert find_version("init-r10-paper", shipped) == find_model("init-r10-paper")
+    named = path.rename(tmp_path / "mine-3.safetensors")
+    assert load_model("mine", version=3, folder=tmp_path).config == CONFIG
+    monkeypatch.setenv("FACTORMER_RELEASED", str(tmp_path))
+    assert find_version("mine", "3") == named
+    named.rename(tmp_path / "mine-4.safetensors")
+    with pytest.raises(ValueError, match="holds version 3 of mine, and not version 4"):
+        load_model("mine", version="4")
+    with pytest.raises(FileNotFoundError, match=r"no weights file .*mine-3\.safetensors"):
+        load_model("mine", version=3)
+
+
+def test_version_without_a_folder_says_where_the_files_are(monkeypatch):
+    monkeypatch.delenv("FACTORMER_RELEASED", raising=False)
+    with pytest.raises(ValueError, match=r"pass folder=, or set FACTORMER_RELEASED.*lab/released"):
+        load_model("init-r10-paper", version=3)
+
+
+def test_every_released_file_of_the_past_can_be_loaded():
+    files = sorted(RELEASED.glob("*.safetensors"))
+    assert len(files) >= 3
+    for file in files:
+        name, _, version = file.stem.rpartition("-")
+        config = load_model(name, version=version, folder=RELEASED).config
+        assert isinstance(config, ModelConfig)
+        assert config.rank == 10
+
+
+def test_retired_name_leads_to_its_successor_with_a_warning():
+    with pytest.warns(FutureWarning, match="'init-r10-literal' has retired.*'init-r10-paper'"):
+        assert find_model("init-r10-literal") == find_model("init-r10-paper")
+    V = torch.rand(12, 11, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.warns(FutureWarning, match="'init-r10-literal' has retired"):
+        old = factorize(V, 10, init="init-r10-literal", max_iter=2, safeguard="always")
+    new = factorize(V, 10, init="init-r10-paper", max_iter=2, safeguard="always")
+    assert torch.equal(old.W, new.W)
 
 
 @pytest.mark.parametrize("name", ANY_RANK)

@@ -59,9 +59,16 @@ def reproduce(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for what is made.")] = Path("runs/reproduce"),
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A network: others keep the numbers that the folder has of them."),
+    ] = None,
+    images: Annotated[
+        bool, typer.Option("--images/--without-images", help="Whether to show the real data.")
+    ] = True,
 ) -> None:
     """Draw the paper's figures, with their numbers; RESULTS.md compares them with its claims."""
     from factormer_lab.paper.reproduce import reproduce as run
 
-    run(figures, data=data, out=out, report=print)
+    run(figures, data=data, out=out, only=only or (), images=images, report=print)
     print(f"results: {out / 'RESULTS.md'}")

@@ -7,9 +7,10 @@ import torch
 from tests.networks import random_network, small_config
 from tests.steps import steps
 
+from factormer.data import Dense
 from factormer.nn.zoo import Card, save_model
 from factormer.solvers.ao_admm import AOADMM
-from factormer_lab.paper.headline import Ratio, Start, compare, fresh, main
+from factormer_lab.paper.headline import SAFEGUARDS, Ratio, Start, compare, fresh, main
 from factormer_lab.train.synthetic import validation_set
 from lab.tests.train.cases import shrink
 
@@ -27,11 +28,18 @@ def shrunken_sizes():
     return synthetic.VALIDATION
 
 
+def entries(drawn):
+    """The matrices of a stack, as a tensor."""
+    V = drawn.problem.V
+    assert isinstance(V, Dense)
+    return V.entries
+
+
 def test_fresh_matrices_are_fixed_and_of_no_validation_set():
     one, same = (fresh("small", 3, count=4, seed=5) for _ in range(2))
-    assert torch.equal(one.problem.V.entries, same.problem.V.entries)
-    known = validation_set("small", 3).problem.V.entries
-    assert not torch.isclose(one.problem.V.entries, known[:4]).all(dim=(1, 2)).any()
+    assert torch.equal(entries(one), entries(same))
+    known = entries(validation_set("small", 3))
+    assert not torch.isclose(entries(one), known[:4]).all(dim=(1, 2)).any()
 
 
 def test_start_of_ao_admm_is_its_median_error_and_the_network_is_compared_with_it():
@@ -53,6 +61,15 @@ def test_acceleration_is_compared_matrix_by_matrix():
     assert isinstance(result, Ratio)
     assert len(result.median) == len(result.third_quartile) == 8
     assert all(a <= b for a, b in zip(result.median, result.third_quartile, strict=True))
+    assert all(a <= b for a, b in zip(result.third_quartile, result.largest, strict=True))
+
+
+def test_judged_as_in_the_package_no_matrix_is_above_ao_admm():
+    drawn = fresh("small", 3, count=4, seed=5)
+    model = random_network(small_config(n_points=2))
+    judged = compare(model, drawn, n_iter=8, safeguard=SAFEGUARDS["after"])
+    assert isinstance(judged, Ratio)
+    assert max(judged.largest) <= 1 + 1e-12
 
 
 def test_command_prints_a_table_for_each_set_and_writes_the_numbers(tmp_path, capsys):

@@ -137,6 +137,50 @@ class Accelerated:
         return state._replace(factors=x, inner=self.solver.adopt(problem, state.inner, x))
 
 
+class HedgedState(NamedTuple):
+    """The better of two points, and the states of the accelerated and of the plain solver."""
+
+    factors: Factors
+    led: AcceleratedState
+    plain: Any
+    error: Float[Tensor, "*b"]
+
+    def sq_error(self, problem: Problem) -> Float[Tensor, "*b"]:
+        """‖W Hᵀ − V‖² at the better point."""
+        return self.error
+
+
+@dataclass(frozen=True)
+class Hedged:
+    """An accelerated solver, and beside it the plain one; after each iteration the better counts.
+
+    A proposal that is kept since it pays an iteration later may be worse at first, and a run from
+    it may end in a worse optimum. So the plain run goes on as if there were no network, and no
+    iteration is above it, on any matrix. It costs a plain iteration each, of which a network costs
+    a hundred or more.
+    """
+
+    accelerated: Accelerated
+
+    def init(self, problem: Problem, x0: Factors) -> HedgedState:
+        led = self.accelerated.init(problem, x0)
+        return self._better(problem, led, self.accelerated.solver.init(problem, x0))
+
+    def step(self, problem: Problem, state: HedgedState) -> HedgedState:
+        led = self.accelerated.step(problem, state.led)
+        return self._better(problem, led, self.accelerated.solver.step(problem, state.plain))
+
+    def adopt(self, problem: Problem, state: HedgedState, x: Factors) -> HedgedState:
+        led = self.accelerated.adopt(problem, state.led, x)
+        return self._better(problem, led, self.accelerated.solver.adopt(problem, state.plain, x))
+
+    def _better(self, problem: Problem, led: AcceleratedState, plain: Any) -> HedgedState:
+        error, other = led.sq_error(problem), plain.sq_error(problem)
+        leads = error <= other  # which NaN is not
+        x = where(leads, led.factors, plain.factors)
+        return HedgedState(x, led, plain, torch.where(leads, error, other))
+
+
 @runtime_checkable
 class Adaptive(Accelerator[M], Protocol[M]):
     """An accelerator that learns which of its proposals were refused."""

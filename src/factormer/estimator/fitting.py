@@ -105,6 +105,7 @@ def request_of(
         order=options.order,
         scale=options.scale,
         engine=options.engine,
+        safeguard=options.safeguard,
         stop=options.stop,
     )
 

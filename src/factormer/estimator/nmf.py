@@ -63,7 +63,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     beta_loss : str or float
         d: "frobenius" (½‖X − WH‖²), "kullback-leibler", "itakura-saito", or the β of a
         β-divergence, which 2, 1 and 0 are.
-    tol, stop, max_iter, accelerator, time_limit, device, engine, memory_limit, folder
+    tol, stop, max_iter, accelerator, safeguard, time_limit, device, engine, memory_limit, folder
         As in `factorize`.
     random_state : int, RandomState or None
         Seed of the random choices; None draws one from numpy's.
@@ -143,6 +143,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         order: str | None = "share",
         scale: str | None = "balanced",
         engine: str = "auto",
+        safeguard: str = "descent",
         stop: str = "auto",
         forget_factor: Any = 0.7,
         callback: Any = None,
@@ -174,6 +175,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.order = order
         self.scale = scale
         self.engine = engine
+        self.safeguard = safeguard
         self.stop = stop
         self.forget_factor = forget_factor
         self.callback = callback

@@ -40,6 +40,7 @@ COMMON = (
     "order",
     "scale",
     "engine",
+    "safeguard",
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -18,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from factormer.data.files import parsed, write
+from factormer.data.warn import warn
 from factormer.nn.anyfactormer import AnyFactormer, AnyFactormerConfig
 from factormer.nn.anyrank import AnyRankConfig, AnyRankNetwork
 from factormer.nn.factormer import ModelConfig, NFactormer
@@ -25,6 +27,8 @@ from factormer.nn.rank import RankConfig, RankNetwork
 from factormer.nn.refining import Network, RefiningFactormer, build
 
 FORMAT = "factormer-1"
+RELEASED = "FACTORMER_RELEASED"  # the variable that names a folder of files of former versions
+_RETIRED = {"init-r10-literal": "init-r10-paper"}  # and which network does what it did
 _PLANNED = {"accel-r10": 1872}  # steps that a released card does not have (lab/log)
 Model = TypeVar("Model", bound=torch.nn.Module)
 Config = ModelConfig | AnyRankConfig | RankConfig | AnyFactormerConfig
@@ -116,9 +120,16 @@ def models() -> dict[str, Card]:
     return {path.stem: read_card(path) for path in sorted(_folder().glob("*.safetensors"))}
 
 
-def load_model(name: str | Path) -> Network | AnyRankNetwork | RankNetwork | AnyFactormer:
-    """Load a shipped network by name, or one of your own by the path of its .safetensors file."""
-    path = find_model(name)
+def load_model(
+    name: str | Path, *, version: str | int | None = None, folder: str | Path | None = None
+) -> Network | AnyRankNetwork | RankNetwork | AnyFactormer:
+    """Load a shipped network by name, or one of your own by the path of its .safetensors file.
+
+    With `version`, that version of a released network, from NAME-VERSION.safetensors in `folder`,
+    or in the folder that FACTORMER_RELEASED names, unless it is the version that ships. The
+    repository has the former versions in `lab/released`.
+    """
+    path = find_model(name) if version is None else find_version(str(name), str(version), folder)
     config = read_card(path).config
     return _filled(_MAKES[type(config)], config, path)
 
@@ -190,7 +201,14 @@ def find_model(name: str | Path) -> Path:
     path = Path(name)
     if path.suffix == ".safetensors":
         return path
-    path = _folder() / f"{name}.safetensors"
+    if (now := present_name(str(name))) != str(name):
+        warn(
+            f"{str(name)!r} has retired, and its name will be refused one day: this is {now!r}, "
+            f"which is better. Say so, or load the old one by load_model({str(name)!r}, "
+            "version=1, folder=…)",
+            FutureWarning,
+        )
+    path = _folder() / f"{now}.safetensors"
     if not path.is_file():
         known = ", ".join(p.stem for p in sorted(_folder().glob("*.safetensors"))) or "none"
         raise ValueError(
@@ -198,6 +216,33 @@ def find_model(name: str | Path) -> Path:
             "for one of your own, give the path of its .safetensors file"
         )
     return path
+
+
+def find_version(name: str, version: str, folder: str | Path | None = None) -> Path:
+    """The file of a version of a released network: the one that ships, or one in a folder."""
+    shipped = _folder() / f"{name}.safetensors"
+    if shipped.is_file() and read_card(shipped).version == version:
+        return shipped
+    folder = folder or os.environ.get(RELEASED)
+    if folder is None:
+        raise ValueError(
+            f"{name} of version {version} does not ship with the package: pass folder=, or set "
+            f"{RELEASED}, to a folder with {name}-{version}.safetensors; the repository has the "
+            "former versions in lab/released"
+        )
+    path = Path(folder) / f"{name}-{version}.safetensors"
+    card = read_card(path)
+    if (card.name, card.version) != (name, version):
+        raise ValueError(
+            f"{path} holds version {card.version} of {card.name}, and not version {version} of "
+            f"{name}: name it after what it holds"
+        )
+    return path
+
+
+def present_name(name: str) -> str:
+    """The name that took the place of a retired one; any other name as it is."""
+    return _RETIRED.get(name, name)
 
 
 def save_model(model: torch.nn.Module, card: Card, path: Path) -> None:

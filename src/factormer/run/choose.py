@@ -23,7 +23,7 @@ from factormer.run.beyond import loss_passes, passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View, Way
 from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
-from factormer.run.request import Request
+from factormer.run.request import Request, is_network
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Rotated, Separable, Vertices
@@ -239,8 +239,9 @@ def _solver(request: Request, view: View) -> _Solver:
                 name=kind.name,
             )
         )
-    solver = networks.accelerated(solver, network)
-    return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}")
+    solver = networks.accelerated(solver, network, request.safeguard)
+    how = ", every proposal taken" if request.safeguard == "always" else ""
+    return _Solver(solver, kind.name, f"{kind.says} ({why}), with the network {uses}{how}")
 
 
 def _auto_for_least_squares(
@@ -349,7 +350,8 @@ def _named(request: Request, name: str, view: View) -> _Start:
     if name in STARTS:
         return _Start(STARTS[name](), name, why)
     if networks.ships(name, use="init"):
-        return _Start(networks.learned_start(name, V.device), name, f"learned; {why}")
+        start = networks.learned_start(name, V.device, request.safeguard)
+        return _Start(start, name, f"learned; {why}")
     names = ", ".join(["auto", *STARTS, "custom", *networks.names_for("init")])
     raise ValueError(
         Sentence("{init} is {given!r}; choose one of {names}", given=name, names=names)
@@ -397,8 +399,3 @@ def _auto_lifted(request: Request) -> _Start:
         return _Start(Rooted(), "rotated", "several fits of √V first, side by side")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
     return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)
-
-
-def is_network(start: str) -> bool:
-    """Whether a start is learned; those need the entries of V one by one."""
-    return start not in ("auto", "custom", *STARTS)

@@ -11,11 +11,13 @@ from itertools import cycle
 import numpy as np
 import torch
 
+from factormer.accelerate import proposals
 from factormer.accelerate.her import is_small_for
 from factormer.data import Blocks, LowRank, readings, sketch
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.data.spread import Spread
+from factormer.data.warn import warn
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run import core, small
@@ -44,6 +46,7 @@ from factormer.run.stop import (
     watched,
 )
 from factormer.run.trace import Row
+from factormer.sentence import Sentence
 from factormer.solvers.newton import thinned
 from factormer.starts import Given, Initializer, Random, Rotated
 
@@ -65,7 +68,32 @@ def execute(
     """
     begun = time.perf_counter() if started is None else started
     with threads():  # everything: torch's own threads, once started, would hang in a forked process
-        return [_one(plan, begun, callback, watch) for plan in plans]
+        return [
+            (_with_proposals if plan.request.names_network else _one)(plan, begun, callback, watch)
+            for plan in plans
+        ]
+
+
+def _with_proposals(
+    plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
+) -> Result:
+    """The result with the count of what networks proposed; warn where none of it was kept."""
+    with proposals.counted() as count:
+        result = _one(plan, started, callback, watch)
+    made, kept = count.so_far
+    if not made:
+        return result
+    if not kept:
+        warn(
+            Sentence(
+                "the network changed nothing: the safeguard refused all of its proposals ({made}), "
+                "and the result is the solver's own. Leave the network out, which is faster, or "
+                "take its proposals all the same with {safeguard=always}",
+                made=made,
+            ),
+            UserWarning,
+        )
+    return replace(result, proposals=count.so_far)
 
 
 def _one(

@@ -9,11 +9,20 @@ from typing import Any
 import torch
 
 from factormer.accelerate.anyrank import AnyRank
-from factormer.accelerate.base import Accelerated, Restarted
+from factormer.accelerate.base import (
+    Accelerated,
+    AfterIteration,
+    Always,
+    Descent,
+    Hedged,
+    Restarted,
+    Safeguard,
+)
 from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.her import HER
 from factormer.accelerate.learned import LearnedAccelerator, LearnedInit
 from factormer.accelerate.lookahead import Lookahead
+from factormer.accelerate.proposals import Counted
 from factormer.accelerate.turned import Turned, TurnedAccelerator
 from factormer.data import Blocks, Matrix
 from factormer.nn import zoo
@@ -22,17 +31,21 @@ from factormer.nn.anyrank import AnyRankNetwork
 from factormer.nn.rank import RankNetwork
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
+from factormer.solvers.hals import HALS
 
 ANY_RANK = "any-rank"  # which is small, and asked for often
 ANY_RANK_KL = "any-rank-kl"  # so is this one
 
 
-def learned_start(name: str, device: torch.device) -> LearnedInit | Turned:
-    """The start by the network of that name."""
+def learned_start(
+    name: str, device: torch.device, safeguard: str = "descent"
+) -> LearnedInit | Turned:
+    """The start by the network of that name; one for a rank is judged after an iteration."""
     network = zoo.load_model(name)
     if isinstance(network, AnyFactormer):
         return Turned(network.to(device))
-    return LearnedInit(zoo.load_factormer(name).to(device))
+    judge = _judge(safeguard, AfterIteration(HALS()))
+    return LearnedInit(zoo.load_factormer(name).to(device), safeguard=judge)
 
 
 Accelerating = zoo.Network | AnyRankNetwork | AnyFactormer
@@ -73,16 +86,31 @@ def any_rank(name: str = ANY_RANK) -> AnyRankNetwork:
     return zoo.load_any_rank(name)
 
 
-def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
+def accelerated(
+    solver: Solver[Any], network: Accelerating, safeguard: str = "descent"
+) -> Solver[Any]:
     """The solver with that network.
+
+    Proposals of one for a single rank are judged after an iteration, beside a plain run; with
+    `safeguard` "always", every proposal is taken, and nothing runs beside.
 
     An any-rank network replaces the extrapolation in "her", "her-admm" and the solvers for other
     losses and penalties, and in "ahead" wherever no iterations are made ahead.
     """
     if isinstance(network, AnyFactormer):
-        return Accelerated(solver, TurnedAccelerator(network), n_accel=1)
+        judge = _judge(safeguard, Descent())
+        return Accelerated(solver, TurnedAccelerator(network), judge, n_accel=1)
     if not isinstance(network, AnyRankNetwork):
-        return Accelerated(solver, LearnedAccelerator(network))
+        judge = _judge(safeguard, AfterIteration(solver))
+        learned = Accelerated(solver, LearnedAccelerator(network), judge)
+        return learned if safeguard == "always" else Hedged(learned)
+    if safeguard == "always":
+        raise ValueError(
+            Sentence(
+                "{safeguard=always} is for networks for one rank; one for any rank is judged at "
+                "the end of each iteration: leave {safeguard} out"
+            )
+        )
     if isinstance(solver, Captured):  # which is a Restarted, too
         return Captured(solver.solver, AnyRank(network))
     if isinstance(solver, HER | Restarted):
@@ -92,11 +120,15 @@ def accelerated(solver: Solver[Any], network: Accelerating) -> Solver[Any]:
     return Restarted(solver, AnyRank(network))
 
 
+def _judge(safeguard: str, default: Safeguard) -> Safeguard:
+    return Counted(Always() if safeguard == "always" else default)
+
+
 def ships(name: str, *, use: str) -> bool:
     """Whether a network of that name ships for that use, or it is a user's file."""
     if name.endswith(".safetensors"):
         return True
-    card = zoo.models().get(name)
+    card = zoo.models().get(zoo.present_name(name))
     return card is not None and card.use == use
 
 

@@ -17,11 +17,13 @@ from factormer.problem.loss import Loss
 from factormer.problem.losses import as_loss
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
+from factormer.run.registry import STARTS
 from factormer.sentence import Option, Sentence
 
 ORDERS, SCALES = ("share", None), ("balanced", "sum", None)
 STOPS = ("auto", "gradient", "sklearn")
 ENGINES = ("auto", "core", "reference")
+SAFEGUARDS = ("descent", "always")
 
 
 class Limits(NamedTuple):
@@ -56,6 +58,7 @@ class Request:
     order: str | None = "share"
     scale: str | None = "balanced"
     engine: str = "auto"
+    safeguard: str = "descent"
 
     @property
     def stop(self) -> str:
@@ -63,6 +66,11 @@ class Request:
         rule = self.limits.stop
         is_beyond = rule == "auto" and isinstance(self.problem.V, Blocks)
         return "gradient" if is_beyond else rule
+
+    @property
+    def names_network(self) -> bool:
+        """Whether a network was asked for, as accelerator or as start."""
+        return self.accelerator not in (None, "auto") or is_network(self.start)
 
     @property
     def on_w(self) -> Penalties:
@@ -117,6 +125,7 @@ class Request:
         order: str | None = "share",
         scale: str | None = "balanced",
         engine: str = "auto",
+        safeguard: str = "descent",
     ) -> Request:
         """Read the keywords that `factorize`, `NMF` and the command line share."""
         check_limits(max_iter, tol, time_limit)
@@ -124,6 +133,7 @@ class Request:
         check_choice("order", order, ORDERS)
         check_choice("scale", scale, SCALES)
         check_choice("engine", engine, ENGINES)
+        check_choice("safeguard", safeguard, SAFEGUARDS)
         check_count("n_init", n_init)
         rank = as_rank(rank)
         check_room(V, rank)
@@ -157,7 +167,13 @@ class Request:
             order=order,
             scale=scale,
             engine=engine,
+            safeguard=safeguard,
         )
+
+
+def is_network(start: str) -> bool:
+    """Whether a start is learned; those need the entries of V one by one."""
+    return start not in ("auto", "custom", *STARTS)
 
 
 def _check_symmetry(problem: Problem) -> None:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from factormer.accelerate.proposals import Proposals
 from factormer.data.factors import Factors
 from factormer.data.frame import Frames, Labelled, frames_of
 from factormer.run.order import shares
@@ -44,6 +45,7 @@ class Result:
     as_given: Callable[[Tensor], Any] = field(default=torch.Tensor.detach, repr=False)
     plan: Any = field(default=None, repr=False)  # in words: what was chosen, and why
     misfit: Float[Tensor, "*b"] | None = field(default=None, repr=False)  # where penalties are
+    proposals: Proposals | None = field(default=None, repr=False)  # of named networks, but any-rank
 
     def __repr__(self) -> str:
         *batch, m, r = self.factors.W.shape

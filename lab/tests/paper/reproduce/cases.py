@@ -20,7 +20,6 @@ KEYS = [
     "init-r10",
     "init-r10-paper",
     "accel-r10-paper",
-    "init-r10-literal",
     "accel-r10",
     "init-r10-always",
     "accel-r10-always",

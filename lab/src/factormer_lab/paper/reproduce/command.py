@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from factormer_lab.paper.reproduce.drawings import (
     koenig_figure,
     models_figure,
 )
-from factormer_lab.paper.reproduce.measure import rounded
+from factormer_lab.paper.reproduce.measure import compact, rounded
 from factormer_lab.paper.reproduce.optimum import optimum
 from factormer_lab.paper.reproduce.real import faces, histogram, real
 from factormer_lab.paper.reproduce.results import write_results
 from factormer_lab.paper.reproduce.synthetic import ablation, synthetic
+from factormer_lab.paper.reproduce.training import training
 
 LOADERS: dict[str, Callable[[Path], Tensor]] = {"yale": load_yale, "jasper": load_jasper}
 
@@ -36,6 +38,29 @@ class Recipe:
 
     make: Callable[[dict[str, Tensor]], tuple[dict[str, Any], Any]]
     needs: tuple[str, ...] = ()
+    again: Callable[..., tuple[dict[str, Any], Any]] | None = None  # with networks, stored numbers
+    withheld: str = ""  # what stands in place of the picture if images of the data are left out
+
+
+_NO_IMAGES = (
+    "The panels of `yale` and `jasper` with components as images, and the figure of the faces, are "
+    "left out: the terms of these data do not let us publish them. `factormer reproduce yale "
+    "jasper faces --data DIR` draws them from your copies; the numbers of the faces are in "
+    "`faces.json`."
+)
+
+
+def _set(name: str) -> Recipe:
+    return Recipe(lambda _: synthetic(name), again=lambda _, **how: synthetic(name, **how))
+
+
+def _real(name: str) -> Recipe:
+    again = partial(_again, name)
+    return Recipe(lambda V: real(name, V[name]), (name,), again)
+
+
+def _again(name: str, V: dict[str, Tensor], **how: Any) -> tuple[dict[str, Any], Any]:
+    return real(name, V[name], images=False, **how)
 
 
 FIGURES = {
@@ -43,14 +68,15 @@ FIGURES = {
     "example": Recipe(lambda _: example_figure()),
     "derivation": Recipe(lambda _: derivation_figure()),
     "models": Recipe(lambda _: models_figure()),
+    "training": Recipe(lambda _: training()),
     "histogram": Recipe(histogram, ("yale", "jasper")),
-    "synthetic-small": Recipe(lambda _: synthetic("small")),
-    "synthetic-large": Recipe(lambda _: synthetic("large")),
-    "yale": Recipe(lambda V: real("yale", V["yale"]), ("yale",)),
-    "jasper": Recipe(lambda V: real("jasper", V["jasper"]), ("jasper",)),
-    "faces": Recipe(lambda V: faces(V["yale"]), ("yale",)),
+    "synthetic-small": _set("small"),
+    "synthetic-large": _set("large"),
+    "yale": _real("yale"),
+    "jasper": _real("jasper"),
+    "faces": Recipe(lambda V: faces(V["yale"]), ("yale",), withheld=_NO_IMAGES),
     "ablation": Recipe(lambda _: ablation()),
-    "optimum": Recipe(optimum, ("yale", "jasper")),
+    "optimum": Recipe(optimum, ("yale", "jasper"), optimum),
 }
 
 
@@ -59,6 +85,8 @@ def reproduce(
     *,
     data: Path | None,
     out: Path,
+    only: Sequence[str] = (),
+    images: bool = True,
     report: Callable[[str], object] = lambda text: None,
 ) -> Path:
     """Make figures in the folder `out` and return the path of the RESULTS.md written there.
@@ -67,6 +95,10 @@ def reproduce(
     written from the JSON files present. By default all are made, but for those whose real matrices
     are not in `data` (or in the folder FACTORMER_DATA names), which are reported and left out. One
     that is asked for by name must be possible; that is checked before any time is spent.
+
+    With `only`, names of networks, figures that compare contestants are made again for those and
+    AO-ADMM, and the others keep the numbers in the folder. Without `images`, nothing shows the real
+    data: their terms do not let everyone publish it.
     """
     names = list(dict.fromkeys(figures or FIGURES))
     if unknown := [name for name in names if name not in FIGURES]:
@@ -75,17 +107,29 @@ def reproduce(
     matrices = _load(names, data, report if not figures else None)
     names = [name for name in names if all(need in matrices for need in FIGURES[name].needs)]
     out.mkdir(parents=True, exist_ok=True)
+    options = [f"--only {name}" for name in only] + ([] if images else ["--without-images"])
     made_with = {
-        "command": " ".join(["factormer", "reproduce", *(figures or [])]),
+        "command": " ".join(["factormer", "reproduce", *(figures or []), *options]),
         **provenance(),
     }
     for name in names:
         started = time.perf_counter()
-        numbers, drawing = FIGURES[name].make(matrices)
-        style.save(drawing, out / f"{name}.png")
+        recipe, path = FIGURES[name], out / f"{name}.json"
+        stored = json.loads(path.read_text(encoding="utf-8")) if only and path.is_file() else None
+        entry: dict[str, Any] = {}
+        if recipe.again is not None and (stored or not images):
+            how = {"only": only, "stored": stored} if stored else {}
+            numbers, drawing = recipe.again(matrices, **how)
+            entry = {"only": list(only)} if stored else {}
+        else:
+            numbers, drawing = recipe.make(matrices)
+        if recipe.withheld and not images:
+            entry["withheld"] = recipe.withheld
+        else:
+            style.save(drawing, out / f"{name}.png")
         seconds = time.perf_counter() - started
-        _write(out / f"{name}.json", {"figure": name, **numbers, "seconds": seconds})
-        _note(out / "manifest.json", name, {"seconds": seconds, **made_with})
+        _write(path, {"figure": name, **numbers, "seconds": seconds})
+        _note(out / "manifest.json", name, {"seconds": seconds, **entry, **made_with})
         report(f"{name}: {seconds:.1f} s")
     return write_results(out, list(FIGURES))
 
@@ -115,16 +159,4 @@ def _note(path: Path, name: str, entry: dict[str, Any]) -> None:
 
 def _write(path: Path, contents: dict[str, Any]) -> None:
     """Write JSON, completely or not at all."""
-    write(path, _compact(rounded(contents)) + "\n")
-
-
-def _compact(value: Any, indent: str = "") -> str:
-    """JSON with one line per key, and a list of numbers on one line."""
-    if not isinstance(value, dict) or not value:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    deeper = indent + " "
-    items = [
-        f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_compact(item, deeper)}"
-        for key, item in value.items()
-    ]
-    return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    write(path, compact(rounded(contents)) + "\n")

@@ -1,12 +1,12 @@
 """Who is compared: AO-ADMM with two penalties, and networks around it, all from NNDSVD.
 
-"The paper's" networks have its layers and its recipe and take every proposal; one has its layers
-and our recipe; "ours" are refining networks, whose proposals a safeguard judges unless a label says
-otherwise.
+Networks with the paper's layers take every proposal, as in the paper; "ours" are refining networks,
+whose proposals a safeguard judges unless a label says otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -107,18 +107,15 @@ def network(name: str) -> Network:
 BASELINE = Contestant("ao-admm", "AO-ADMM, ρ = 1 (the paper's)")
 TRACE = Contestant("ao-admm-trace", "AO-ADMM, ρ = tr/r", TraceAOADMM())
 PAPER = Contestant(  # the paper takes every proposal
-    "init-r10-paper", "the paper's initialization", init="init-r10-paper", safeguard=Always()
+    "init-r10-paper",
+    "initialization, the paper's layers",
+    init="init-r10-paper",
+    safeguard=Always(),
 )
 PAPER_ACCEL = Contestant(
     "accel-r10-paper",
-    "the paper's acceleration",
+    "acceleration, the paper's layers and recipe",
     accelerator="accel-r10-paper",
-    safeguard=Always(),
-)
-LITERAL = Contestant(
-    "init-r10-literal",
-    "initialization, the paper's layers, our recipe",
-    init="init-r10-literal",
     safeguard=Always(),
 )
 INIT = Contestant("init-r10", "our initialization", init="init-r10")
@@ -129,17 +126,26 @@ INIT_LATER = _later(INIT)
 ACCEL_LATER = _later(ACCEL)
 PAPER_TRACE = _around_trace(PAPER)
 PAPER_ACCEL_TRACE = _around_trace(PAPER_ACCEL)
-LITERAL_TRACE = _around_trace(LITERAL)
 INIT_TRACE = _around_trace(INIT)
 
-IN_FIGURES = (BASELINE, TRACE, PAPER, PAPER_ACCEL, LITERAL, INIT, ACCEL)
+IN_FIGURES = (BASELINE, TRACE, PAPER, PAPER_ACCEL, INIT, ACCEL)
+DRAWN = (BASELINE, PAPER, PAPER_ACCEL, INIT, ACCEL)  # at most five curves in a figure
+DRAWN_REAL = (BASELINE, TRACE, PAPER, PAPER_ACCEL, ACCEL_ALWAYS)
 WITHOUT_SAFEGUARD = (INIT_ALWAYS, ACCEL_ALWAYS)
 JUDGED_LATER = (INIT_LATER, ACCEL_LATER)  # on real data
-AROUND_TRACE = (
-    PAPER_TRACE,
-    PAPER_ACCEL_TRACE,
-    LITERAL_TRACE,
-    INIT_TRACE,
-)  # beyond the paper, on real data
+AROUND_TRACE = (PAPER_TRACE, PAPER_ACCEL_TRACE, INIT_TRACE)  # beyond the paper, on real data
 ALL = (*IN_FIGURES, *WITHOUT_SAFEGUARD, *JUDGED_LATER, *AROUND_TRACE)
 LABELS = {c.key: c.label for c in ALL}
+
+
+def asked(contestants: Sequence[Contestant], only: Collection[str]) -> list[Contestant]:
+    """The contestants with one of these networks, and AO-ADMM; without any, all."""
+    return [
+        c for c in contestants if not only or c is BASELINE or {c.init, c.accelerator} & set(only)
+    ]
+
+
+def merged(rows: dict[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """New rows with the stored ones of the other contestants, in the order and words of today."""
+    both = {**stored, **rows}
+    return {c.key: {**both[c.key], "label": c.label} for c in ALL if c.key in both}

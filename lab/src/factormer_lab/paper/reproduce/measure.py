@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Collection
@@ -97,3 +98,15 @@ def rounded(value: Any, digits: int = 6) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
+
+
+def compact(value: Any, indent: str = "") -> str:
+    """JSON with one line per key, and a list of numbers on one line."""
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    deeper = indent + " "
+    items = [
+        f"{deeper}{json.dumps(key, ensure_ascii=False)}: {compact(item, deeper)}"
+        for key, item in value.items()
+    ]
+    return "{\n" + ",\n".join(items) + f"\n{indent}}}"

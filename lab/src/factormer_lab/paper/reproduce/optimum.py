@@ -7,7 +7,7 @@ optimum by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,22 +24,32 @@ from factormer_lab.paper.reproduce.contestants import (
     ACCEL_ALWAYS,
     BASELINE,
     INIT_ALWAYS,
-    LITERAL,
     PAPER,
     PAPER_ACCEL,
     RANK,
     TRACE,
+    Contestant,
 )
 
 PENALTIES = {"ρ = 1": BASELINE.solver, "ρ = tr/r": TRACE.solver}
-LEARNED = (PAPER, PAPER_ACCEL, LITERAL, INIT_ALWAYS, ACCEL_ALWAYS)
+LEARNED = (PAPER, PAPER_ACCEL, INIT_ALWAYS, ACCEL_ALWAYS)
 N_RANDOM = 5
 N_LONG = 600
 LOOKS = (20, 50, 100, 300, 600)
 
 
-def optimum(matrices: dict[str, Tensor], *, n_iter: int = N_LONG) -> tuple[dict[str, Any], Any]:
-    """The numbers and the figure: errors of each start at a few iterations up to the last."""
+def optimum(
+    matrices: dict[str, Tensor],
+    *,
+    n_iter: int = N_LONG,
+    only: Collection[str] = (),
+    stored: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], Any]:
+    """The numbers and the figure: errors of each start at a few iterations up to the last.
+
+    With `only`, the starts by these networks, and the others from stored numbers.
+    """
+    learned = [c for c in LEARNED if not only or {c.init, c.accelerator} & set(only)]
     looks = [t for t in LOOKS if t < n_iter] + [n_iter]
     numbers: dict[str, Any] = {"iterations": looks, "sets": {}}
     for name, V in matrices.items():
@@ -47,21 +57,37 @@ def optimum(matrices: dict[str, Tensor], *, n_iter: int = N_LONG) -> tuple[dict[
         numbers["sets"][name] = {
             penalty: {
                 key: {"label": label, "rmse": _errors(problem, engine, x0, looks)}
-                for key, label, engine, x0 in _starts(problem, solver)
+                for key, label, engine, x0 in _starts(problem, solver, learned)
             }
             for penalty, solver in PENALTIES.items()
         }
+    if stored:
+        _take_over(numbers["sets"], stored["sets"])
     return numbers, draw_optimum(numbers)
 
 
-def _starts(problem: Problem, solver: Any) -> Iterator[tuple[str, str, Any, Factors]]:
+def _take_over(sets: dict[str, Any], stored: Mapping[str, Any]) -> None:
+    """Add the stored starts that were not made again."""
+    names = {"nndsvd": "NNDSVD", **{c.key: c.label for c in LEARNED}}
+    names |= {f"random-{seed}": f"random, seed {seed}" for seed in range(N_RANDOM)}
+    for name, penalties in sets.items():
+        for penalty, starts in penalties.items():
+            both = {**stored[name][penalty], **starts}
+            penalties[penalty] = {
+                key: {**both[key], "label": label} for key, label in names.items() if key in both
+            }
+
+
+def _starts(
+    problem: Problem, solver: Any, learned: Sequence[Contestant]
+) -> Iterator[tuple[str, str, Any, Factors]]:
     """Key, label, engine and point of each start."""
     x0 = NNDSVD()(problem, torch.Generator())
     yield "nndsvd", "NNDSVD", solver, x0
-    for learned in LEARNED:
-        own = replace(learned, solver=solver)
+    for one in learned:
+        own = replace(one, solver=solver)
         start = own.start(problem, x0, own.safeguard)
-        yield learned.key, learned.label, own.engine(own.safeguard), start
+        yield one.key, one.label, own.engine(own.safeguard), start
     for seed in range(N_RANDOM):
         rng = torch.Generator().manual_seed(seed)
         yield f"random-{seed}", f"random, seed {seed}", solver, Random()(problem, rng)
@@ -88,6 +114,8 @@ def draw_optimum(numbers: dict[str, Any]) -> Any:
             for ax, (penalty, starts) in zip(row, penalties.items(), strict=True):
                 end = starts["nndsvd"]["rmse"][-1]
                 for key, start in starts.items():
+                    if key == INIT_ALWAYS.key:  # five labels are enough; the table has it
+                        continue
                     _curve(ax, key, start, [100 * (e / end - 1) for e in at_looks(start, looks)])
                 ax.axhline(0, color="black", linewidth=0.9)
                 ax.set(title=f"{name}, {penalty}", xlabel="iteration")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,12 @@ from factormer_lab.paper.reproduce import style
 from factormer_lab.paper.reproduce.contestants import (
     ALL,
     BASELINE,
-    IN_FIGURES,
-    JUDGED_LATER,
-    LITERAL,
+    DRAWN_REAL,
     N_ITER,
     PAPER,
     RANK,
-    WITHOUT_SAFEGUARD,
+    asked,
+    merged,
 )
 from factormer_lab.paper.reproduce.density import entry_density
 from factormer_lab.paper.reproduce.measure import costs, run
@@ -33,13 +33,19 @@ _LEARNED_BASIS = "basis: {} + {} iterations"
 
 
 def real(
-    name: str, V: Float[Tensor, "pixels images"], *, n_iter: int = N_ITER
+    name: str,
+    V: Float[Tensor, "pixels images"],
+    *,
+    n_iter: int = N_ITER,
+    images: bool = True,
+    only: Collection[str] = (),
+    stored: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Any]:
-    """The numbers and the figure of a real matrix of mean 1."""
+    """The numbers and the figure of a real matrix of mean 1, with or without images of it."""
     problem = Problem(Dense(V), RANK)
     x0 = NNDSVD()(problem, torch.Generator())
-    rows, errors, bases = {}, {}, {}
-    for contestant in ALL:
+    rows, errors, basis = {}, {}, None
+    for contestant in asked(ALL, only):
         result = run(contestant, problem, x0, n_iter=n_iter, keep=(BASIS_ITERATION,))
         errors[contestant.key] = result.rmse
         rows[contestant.key] = {
@@ -49,27 +55,28 @@ def real(
             "kept": result.kept,
             "seconds": costs(contestant, result),
         }
-        if contestant in (PAPER, LITERAL):  # figures 8c and 9c: of the one that fits better
-            point = result.points[BASIS_ITERATION]
-            bases[contestant.label] = (problem.rmse(point).item(), point.W)
-    label = min(bases, key=lambda label: bases[label][0])
-    numbers = {"set": name, "shape": list(V.shape), "basis": label, "contestants": rows}
-    return numbers, draw_real(numbers, bases[label][1])
+        if contestant is PAPER and images:  # figures 8c and 9c
+            basis = result.points[BASIS_ITERATION].W
+    if stored:
+        rows = merged(rows, stored["contestants"])
+    numbers = {"set": name, "shape": list(V.shape), "basis": PAPER.label, "contestants": rows}
+    return numbers, draw_real(numbers, basis)
 
 
-def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
-    """Curves, ratios to AO-ADMM, and the basis images."""
+def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"] | None) -> Any:
+    """Curves, ratios to AO-ADMM, and the basis images, if there are any."""
     rows = numbers["contestants"]
-    with style.figure(14.0, 4.0) as drawing:
-        left, right = drawing.subfigures(1, 2, width_ratios=(1.2, 1))
+    with style.figure(14.0 if W is not None else 8.5, 4.0) as drawing:
+        sides = drawing.subfigures(1, 2 if W is not None else 1, squeeze=False)[0]
+        left = sides[0]
         curves, ratios = left.subplots(1, 2)
-        for contestant in (*IN_FIGURES, *WITHOUT_SAFEGUARD, *JUDGED_LATER):
+        for contestant in DRAWN_REAL:
             style.line(curves, contestant.key, rows[contestant.key]["rmse"])
             if contestant is not BASELINE:
                 style.line(ratios, contestant.key, rows[contestant.key]["ratio"])
         curves.set(title="a) error", xlabel="iteration", ylabel="RMSE", yscale="log")
         _plain_ticks(curves)
-        shown = [rows[c.key] for c in IN_FIGURES]  # without safeguard there is no bound
+        shown = [rows[c.key] for c in DRAWN_REAL]
         curves.set_ylim(*_range([row["rmse"] for row in shown]))
         style.ratio_axes(ratios, "b) error beside AO-ADMM's")
         ratios.set(yscale="log")
@@ -77,16 +84,21 @@ def draw_real(numbers: dict[str, Any], W: Float[Tensor, "pixels r"]) -> Any:
         ratios.set_ylim(*_range([row["ratio"] for row in shown]))
         names = curves.get_legend_handles_labels()
         left.legend(*names, loc="outside lower center", ncols=3, fontsize=7.5)
-        upper, lower = right.subplots(2, RANK // 2)
-        style.images([*upper, *lower], W)
-        for row, side in ((upper, "S"), (lower, "N")):
-            for ax in row:
-                ax.set_anchor(side)  # the two rows meet in the middle
-        basis = _LEARNED_BASIS.format(numbers["basis"], BASIS_ITERATION)
-        right.suptitle(f"c) {basis}", fontsize=9.5)
+        if W is not None:
+            _basis(sides[1], numbers["basis"], W)
         m, n = numbers["shape"]
         drawing.suptitle(f"{TITLES[numbers['set']]}, {m} × {n}, r = {RANK}", fontsize=11)
     return drawing
+
+
+def _basis(part: Any, label: str, W: Float[Tensor, "pixels r"]) -> None:
+    """Components as images, in two rows that meet in the middle."""
+    upper, lower = part.subplots(2, RANK // 2)
+    style.images([*upper, *lower], W)
+    for row, side in ((upper, "S"), (lower, "N")):
+        for ax in row:
+            ax.set_anchor(side)
+    part.suptitle(f"c) {_LEARNED_BASIS.format(label, BASIS_ITERATION)}", fontsize=9.5)
 
 
 def faces(V: Float[Tensor, "pixels images"]) -> tuple[dict[str, Any], Any]:

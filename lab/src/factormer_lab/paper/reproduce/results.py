@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,15 @@ from factormer_lab.paper.reproduce.claims import (
     lowest,
     real_claim,
 )
+from factormer_lab.paper.reproduce.readings import (
+    AFTER,
+    READINGS,
+    readings_section,
+    safeguard_section,
+)
 from factormer_lab.paper.reproduce.sections import (
+    carried_section,
+    claims_section,
     networks_section,
     number,
     optimum_section,
@@ -29,10 +37,10 @@ Figures = dict[str, dict[str, Any]]
 
 SETS = {"synthetic-small": "small", "synthetic-large": "large"}
 REAL = {"yale": "Yale faces", "jasper": "Jasper Ridge"}
-INIT_NETWORKS = ("init-r10-paper", "init-r10-literal", "init-r10")
+INIT_NETWORKS = ("init-r10-paper", "init-r10")
 ACCELERATIONS = {
     "accel-r10-paper": ("accel-r10-paper", "Always (the paper)"),
-    "accel-r10": ("accel-r10", "Descent (the default)"),
+    "accel-r10": ("accel-r10", "Descent (judged at once)"),
     "accel-r10-always": ("accel-r10", "Always"),
 }
 AROUND_TRACE = tuple(f"{key}-trace" for key in (*INIT_NETWORKS, "accel-r10-paper"))
@@ -44,24 +52,44 @@ def write_results(folder: Path, names: Sequence[str]) -> Path:
     figures = {n: _read(folder / f"{n}.json") for n in names if (folder / f"{n}.json").is_file()}
     manifest_path = folder / "manifest.json"
     manifest = _read(manifest_path) if manifest_path.is_file() else {}
+    measured = {
+        name: _read(folder / name) for name in (READINGS, AFTER) if (folder / name).is_file()
+    }
     path = folder / "RESULTS.md"
-    write(path, page(figures, manifest, names))
+    write(path, page(figures, manifest, names, measured))
     return path
 
 
-def page(figures: Figures, manifest: dict[str, Any], names: Sequence[str]) -> str:
+def page(
+    figures: Figures,
+    manifest: dict[str, Any],
+    names: Sequence[str],
+    measured: Mapping[str, Any] | None = None,
+) -> str:
     """The page as Markdown; a section whose figures were not made says how to make them."""
     verdicts: list[Verdict] = []
+    fresh, judged = ((measured or {}).get(name, {}) for name in (READINGS, AFTER))
     sections = [
         networks_section(),
         _initialization(figures, verdicts),
+        readings_section(fresh),
+        safeguard_section(fresh, judged),
         _acceleration(figures, verdicts),
         _real(figures, verdicts),
+        carried_section(figures),
         optimum_section(figures, verdicts),
         _medians(figures),
         _cost(figures),
     ]
-    head = ["# Results", "", *_origin(manifest), *_tally(verdicts), ""]
+    head = [
+        "# Results",
+        "",
+        *claims_section(figures),
+        "",
+        *_origin(manifest),
+        *_tally(verdicts),
+        "",
+    ]
     made = manifest.get("figures", {})
     withheld = {n: made[n]["withheld"] for n in made if "withheld" in made[n]}  # and why
     pictures = {n: withheld.get(n, f"![{n}]({n}.png)") for n in names if n in figures}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from factormer_lab.paper.reproduce import style
@@ -10,13 +10,15 @@ from factormer_lab.paper.reproduce.contestants import (
     ACCEL,
     ACCEL_ALWAYS,
     BASELINE,
+    DRAWN,
     IN_FIGURES,
     INIT,
-    LITERAL,
     N_ITER,
     PAPER,
     PAPER_ACCEL,
     Contestant,
+    asked,
+    merged,
 )
 from factormer_lab.paper.reproduce.measure import costs, quartiles, run_stack
 from factormer_lab.train.synthetic import validation_set
@@ -41,9 +43,17 @@ def measure_set(name: str, contestants: Sequence[Contestant], *, n_iter: int) ->
     return {"set": name, "n_problems": len(stack), "n_iter": n_iter, "contestants": rows}
 
 
-def synthetic(name: str, *, n_iter: int = N_ITER) -> tuple[dict[str, Any], Any]:
+def synthetic(
+    name: str,
+    *,
+    n_iter: int = N_ITER,
+    only: Collection[str] = (),
+    stored: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], Any]:
     """The numbers and the figure of a validation set, "small" or "large"."""
-    numbers = measure_set(name, [*IN_FIGURES, ACCEL_ALWAYS], n_iter=n_iter)
+    numbers = measure_set(name, asked([*IN_FIGURES, ACCEL_ALWAYS], only), n_iter=n_iter)
+    if stored:
+        numbers["contestants"] = merged(numbers["contestants"], stored["contestants"])
     return numbers, draw_synthetic(numbers)
 
 
@@ -52,16 +62,16 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
     rows = numbers["contestants"]
     with style.figure(13.5, 3.9) as drawing:
         linear, log, by_init, by_accel = drawing.subplots(1, 4)
-        for contestant in IN_FIGURES:
+        for contestant in DRAWN:
             style.band(linear, contestant.key, rows[contestant.key]["rmse"])
             style.band(log, contestant.key, rows[contestant.key]["rmse"])
         start = rows[BASELINE.key]["rmse"]["median"][1]
         linear.set(title="a) error", xlabel="iteration", ylabel="RMSE", ylim=(0, 1.1 * start))
         log.set(title="b) error, logarithmic", xlabel="iteration", ylabel="RMSE", yscale="log")
-        for key in (PAPER.key, LITERAL.key, INIT.key):
+        for key in (PAPER.key, INIT.key):
             style.band(by_init, key, rows[key]["ratio"])
         style.ratio_axes(by_init, "c) learned initialization")
-        for key in (PAPER_ACCEL.key, ACCEL.key, ACCEL_ALWAYS.key):
+        for key in (PAPER_ACCEL.key, ACCEL.key):
             style.band(by_accel, key, rows[key]["ratio"])
         style.ratio_axes(by_accel, "d) learned acceleration")
         for ax in (by_init, by_accel):
@@ -76,10 +86,10 @@ def draw_synthetic(numbers: dict[str, Any]) -> Any:
 
 
 def ablation() -> tuple[dict[str, Any], Any]:
-    """Refining layers against the paper's, both by our recipe, on both sets."""
+    """Refining layers against the paper's, both by recipes of ours, on both sets."""
     sets = {}
     for name in ("small", "large"):
-        contestants = (BASELINE, LITERAL, INIT)
+        contestants = (BASELINE, PAPER, INIT)
         measured = measure_set(name, contestants, n_iter=max(ABLATION_ITERATIONS))["contestants"]
         sets[name] = {
             key: {q: [row["rmse"][q][t] for t in ABLATION_ITERATIONS] for q in row["rmse"]}
