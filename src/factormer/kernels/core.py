@@ -72,7 +72,8 @@ def width() -> int:
     assert module is not None
     named = os.environ.get("FACTORMER_NUM_THREADS", "").strip()
     is_named = named.isdecimal() and int(named) > 0
-    return min(module.threads(), threads.most(), module.threads() if is_named else threads.width())
+    own = module.threads()
+    return int(min(own, threads.most(), own if is_named else threads.width()))
 
 
 def isa() -> str | None:

@@ -64,7 +64,7 @@ def _free() -> int:
 
 def most() -> float:
     """Return how many threads may work for this one at most; infinite where nobody said."""
-    return _most.get()
+    return float(_most.get())
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start
 from factormer.kernels.core import core, width
 from factormer.problem.problem import Problem
+from factormer.run.order import canonical
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
@@ -148,9 +149,11 @@ def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
 
     Where the time was up before a large V was read once, the error is not known: it is infinite.
     """
-    problem = plan.request.problem
-    problem = problem if V is None else replace(problem, V=V)
+    request = plan.request
+    problem = request.problem if V is None else replace(request.problem, V=V)
     x = _point(run, problem)
+    if run.status in _CUT_SHORT and not request.keeps_order:  # maybe before the last stage
+        x = canonical(x, request.order, request.scale if request.is_free else None)
     error = torch.from_numpy(np.array(run.error))
     blurred = isinstance(problem.V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
     is_known = run.error < math.inf
