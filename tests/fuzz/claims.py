@@ -25,7 +25,7 @@ OVERSHOOT = 0.5  # seconds that a time limit may be passed by
 HEAVY = 2e7  # multiplications of a half-step from which first errors are those of float32
 DOCUMENTED = re.compile(
     r"provided W or H are ignored|initial W is not used|cannot update zeros present"
-    r"|compiled code|numba|the network changed nothing"
+    r"|compiled code|numba|the network changed nothing|FutureWarning: V has shape"
 )
 
 

@@ -88,7 +88,7 @@ def _with_proposals(
             Sentence(
                 "the network changed nothing: the safeguard refused all of its proposals ({made}), "
                 "and the result is the solver's own. Leave the network out, which is faster, or "
-                "take its proposals all the same with {safeguard=always}",
+                "take its proposals all the same with safeguard='always'",
                 made=made,
             ),
             UserWarning,

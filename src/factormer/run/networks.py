@@ -107,8 +107,8 @@ def accelerated(
     if safeguard == "always":
         raise ValueError(
             Sentence(
-                "{safeguard=always} is for networks for one rank; one for any rank is judged at "
-                "the end of each iteration: leave {safeguard} out"
+                "safeguard='always' is for networks for one rank; one for any rank is judged at "
+                "the end of each iteration: leave safeguard out"
             )
         )
     if isinstance(solver, Captured):  # which is a Restarted, too
