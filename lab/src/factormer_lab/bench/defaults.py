@@ -62,7 +62,8 @@ def calls(cases: list[Case]) -> None:
     for case in cases:
         V, name = case.load(), f"{case.name}:{case.rank}"
         ours = NMF(case.rank, random_state=0)
-        theirs: Any = sklearn.decomposition.NMF(case.rank, random_state=0)
+        their_class: Any = sklearn.decomposition.NMF
+        theirs = their_class(case.rank, random_state=0)
         mine, other = _in_turn(partial(ours.fit_transform, V), partial(theirs.fit_transform, V))
         least = EXACT * math.sqrt(math.prod(V.shape))
         errors = [max(est.reconstruction_err_, least) for est in (ours, theirs)]
