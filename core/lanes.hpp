@@ -33,7 +33,7 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         double w = __builtin_sqrt(norms[c]), h = __builtin_sqrt(norms[r + c]), a = 1, to_w = 1 / root, to_h = 1 / root;
         if (scale == Scale::balanced && w > 0 && h > 0) a = __builtin_sqrt(h / w);
         if (scale == Scale::sum && sums_of[r + c] > 0) a = sums_of[r + c], to_w = 1 / root / root, to_h = 1;
-        if (!(a > 0 && a * to_w * sums_of[c] <= largest_real && to_h / a <= largest_real)) a = 1, to_w = to_h = 1 / root;  // what overflows says nothing
+        if (!(a > 0 && a * to_w * sums_of[c] <= largest_real && to_h / a <= largest_real)) a = 1, to_w = to_h = 1 / root;  // where a scale overflows, the component keeps its own
         times[c] = a * to_w, times[r + c] = to_h / a;
     }
     for (int s = 0; s < 2; ++s)
@@ -64,7 +64,7 @@ inline double size_of_draws(const Lane& lane, const Prepared& of) {
     return __builtin_sqrt(4 * mean / double(lane.rank));
 }
 
-// Where a lane begins too late, it stays at its start, or at random numbers: of memory it gets no more than the factors need.
+// The answer of a lane whose time is up before it begins: its start, or random numbers. Nothing is allocated but a row of its history.
 inline void stay(Course& course, const Prepared& of, const Crew& crew) {
     Lane& lane = course.lane;
     Host& host = crew.looks[0].host();

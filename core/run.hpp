@@ -131,9 +131,10 @@ class Squares {
         for (int s = 0; s < 2; ++s) {
             Side<Real>& d = side[s];
             d.n = V.size(s), d.ld = padded<Real>(d.n), d.ld_rows = r;
+            if constexpr (Matrix::gathers) d.ld_rows = gathered<Real>(r);
             d.l1 = course.l1[s], d.l2 = course.l2[s], d.fixed = course.lane.fixed[s];
             d.kept = arena.zeros<Real>(r * d.ld), d.other = arena.zeros<Real>(r * d.ld);
-            if (V.reads_rows(1 - s)) d.rows = arena.zeros<Real>(d.n * r + spare_vectors * lanes<Real>);
+            if (V.reads_rows(1 - s)) d.rows = arena.zeros<Real>(d.n * d.ld_rows + spare_vectors * lanes<Real>);
             if (!d.rows || pull_ > 0) d.proposed = arena.zeros<Real>(r * d.ld);
             double work = V.work() * double(r);
             if (work > 3e5 && d.n > 4 * lanes<Real>) {

@@ -81,10 +81,10 @@ class Rotation {
         for (Index c = 0; c < r_; ++c)  // random signs and sizes of the rows, so that no choice of singular vectors matters
             for (Index i = 0; i < n_; ++i) turned_[c * ld_ + i] = Real(uniform(seed, uint64_t(i * r_ + c)) - 0.5);
         for (int32_t step = 0; step <= steps; ++step) {
-            const Index begin = 0, n = step < steps / 2 ? rounded(n_ / 2, lanes<Real>) : n_;
+            const Index n = step < steps / 2 ? rounded(n_ / 2, lanes<Real>) : n_;
             if (step > 0) {
                 clear(turned_, ld_, n, r_);
-                outer(r_, R_, r_, rows_ + begin, ld_, n, r_, turned_, ld_, look);
+                outer(r_, R_, r_, rows_, ld_, n, r_, turned_, ld_, look);
                 for (Index c = 0; c < r_; ++c)
                     for (Index i = 0; i < n; ++i) {
                         const Real y = turned_[c * ld_ + i];

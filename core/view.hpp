@@ -31,6 +31,15 @@ Index padded(Index n) {
     return ld / lanes<Real> % 2 ? ld : ld + lanes<Real>;
 }
 
+// The distance of rows of r numbers that are gathered one by one: each begins with a line of the cache, or shares it with whole others.
+template <class Real>
+Index gathered(Index r) {
+    constexpr Index line = 64 / sizeof(Real);
+    Index apart = 1;
+    while (apart < r && apart < line) apart *= 2;
+    return r > line ? rounded(r, line) : apart;
+}
+
 struct OutOfMemory {};  // thrown and caught on one thread, outside of parallel regions
 
 class Arena {

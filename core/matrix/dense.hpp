@@ -9,7 +9,7 @@ template <class Number, class Stored_>
 struct Dense {
     using Real = Number;      // of the factors
     using Stored = Stored_;   // of V
-    static constexpr bool is_dense = true;
+    static constexpr bool is_dense = true, gathers = false;
     const Stored* data = nullptr;
     Index rows = 0, cols = 0, ld = 0;  // of the stored matrix
     bool transposed = false;           // whether that is Vᵀ

@@ -8,7 +8,7 @@ namespace factormer::FACTORMER_SET {
 template <class Number>
 struct LowRank {
     using Real = Number;
-    static constexpr bool is_dense = false;
+    static constexpr bool is_dense = false, gathers = false;
     View<const Real> part[2];  // Uᵀ (p, m) and Zᵀ (p, n)
 
     Index size(int side) const { return part[side].cols; }

@@ -204,13 +204,16 @@ def factorize(
             engine=engine,
             safeguard=safeguard,
         )
-        request = with_volumes(request)
+        request = with_volumes(request, started)
         (result,) = execute(choose(request), started=started, callback=callback, watch=watch)
     return replace(result, as_given=like(V))
 
 
-def with_volumes(request: Request) -> Request:
-    """Return the request with the weight of a fit without it for a `Volume()` that has none."""
+def with_volumes(request: Request, started: float) -> Request:
+    """Return the request with a weight for a `Volume()` that has none, from a fit without it.
+
+    `started` is a reading of `time.perf_counter()`, from which a time limit counts for both fits.
+    """
     problem = request.problem
     sides = {"on_w": problem.on_w.terms, "on_h": problem.on_h.terms}
     if all(getattr(term, "weight", 0) is not None for terms in sides.values() for term in terms):
@@ -220,7 +223,14 @@ def with_volumes(request: Request) -> Request:
         for side, terms in sides.items()
     }
     plain = replace(request, problem=replace(problem, **bare), n_init=1)
-    (result,) = execute(choose(plain))
+    (result,) = execute(choose(plain), started=started)
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    if not math.isfinite(float(result.rmse)):
+        raise ValueError(
+            "Volume() has no weight, and the time limit left none to find it by a fit without it: "
+            "raise time_limit, or name the weight"
+        )
     misfit = float(result.rmse) ** 2 * math.prod(problem.V.shape) / 2
     found = {}
     for (side, terms), X in zip(sides.items(), result.factors, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,9 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _array(values: Any) -> np.ndarray:
-    """An array; of a pandas DataFrame with nullable columns, with NaN where it has NA."""
+    """Return an array; of pandas with nullable columns, with NaN where it has NA."""
     kinds = getattr(values, "dtypes", ())
+    kinds = kinds if isinstance(kinds, Iterable) else (kinds,)  # a Series has one
     if hasattr(values, "to_numpy") and any(_is_nullable(kind) for kind in kinds):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(values)

@@ -145,7 +145,7 @@ class Sparse:
             for half in (csr, csr.T.tocsr())
             for array in (
                 half.indptr.astype(np.int64, copy=False),
-                half.indices.astype(np.int32, copy=False),
+                half.indices.astype(np.int32),  # a copy, which nobody else can write into
                 half.data,
             )
         )

@@ -215,7 +215,8 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self.choice_: Choice | None = selected(self, V, seed)
             rank = None if self.choice_ is None else self.choice_.rank
             before = getattr(self, "components_", None)
-            request = with_volumes(request_of(self._options(), V, W, H, before, seed, rank))
+            request = request_of(self._options(), V, W, H, before, seed, rank)
+            request = with_volumes(request, started)
             plan = choose(request)
             hooks = Hooks.of(self, X, plan.max_iter)
             with bar(bool(self.verbose), plan.max_iter) as look:

@@ -17,7 +17,7 @@ SHARE = 0.01  # of the mean of a component: the least entry of a start under los
 # The stop by the pace of a run: core/stop.hpp
 LOOK_EVERY, FIRST_LOOK = 5, 10  # iterations between two looks, and before the first
 BACK_OF, BACK_IN = 17, 20  # the gain since iteration ⌊17t/20⌋ is judged
-GAIN_SHARE = 0.3  # of tol: what the last 15 % of a run may gain, if half as much again may gain tol
+GAIN_SHARE = 0.3  # of tol, which the last 15 % of a run gain if half as much again gains all of it
 NOISE = 1e-6  # of the least error: how far above it the last one may be, for rounding, at any tol
 EXACT = 10  # times ε times the mean of V: the error of a fit that is exact up to rounding
 

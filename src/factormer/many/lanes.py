@@ -12,6 +12,7 @@ import numpy as np
 
 from factormer.data import Matrix
 from factormer.kernels.core import width
+from factormer.kernels.threads import threads
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
 from factormer.run import core
@@ -68,11 +69,15 @@ class Clock(Protocol):
 
 
 def factorized(jobs: Jobs, indices: list[int], clock: Clock) -> Iterator[Ended]:
-    """Jobs as they end, a call at a time; after Ctrl-C those that had ended, and the exception."""
+    """Yield finished jobs, one call of the core at a time.
+
+    After Ctrl-C, yield what had finished and raise KeyboardInterrupt.
+    """
     for chunk in _chunks(jobs, indices):
         if clock.is_over():
             return
-        ended = _called(jobs, chunk, clock.until)
+        with threads():
+            ended, is_interrupted = _called(jobs, chunk, clock.until)
         whole = [k for k, run in enumerate(ended.runs) if run.status is not Status.INTERRUPTED]
         there = [k for k in whole if ended.runs[k].error < math.inf]
         if there:
@@ -83,12 +88,12 @@ def factorized(jobs: Jobs, indices: list[int], clock: Clock) -> Iterator[Ended]:
                 [ended.matrices[k] for k in there],
                 [ended.runs[k] for k in there],
             )
-        if len(whole) < len(ended.runs):
+        if is_interrupted:
             raise KeyboardInterrupt
 
 
-def _called(jobs: Jobs, chunk: list[int], until: float | None) -> Ended:
-    """Jobs at their ends; of several runs of one, the best."""
+def _called(jobs: Jobs, chunk: list[int], until: float | None) -> tuple[Ended, bool]:
+    """Return jobs at their ends, of several runs of one the best; and whether Ctrl-C ended them."""
     started, lanes, counts = time.perf_counter(), list[core.Lane](), list[int]()
     matrices: dict[tuple[int, int], Matrix] = {}
     plans = [jobs.plan(index) for index in chunk]
@@ -105,8 +110,14 @@ def _called(jobs: Jobs, chunk: list[int], until: float | None) -> Ended:
         lanes += some
     runs = core.finished(lanes, started, until)
     firsts = np.cumsum([0, *counts])[:-1].tolist()
-    best = [core.best_of(runs[k : k + c]) for k, c in zip(firsts, counts, strict=True)]
-    return Ended(jobs, np.array(chunk), plans, own, best)
+    groups = [runs[k : k + c] for k, c in zip(firsts, counts, strict=True)]
+    begun = [k for k, group in enumerate(groups) if None not in group]  # before Ctrl-C
+    best = [core.best_of([run for run in groups[k] if run is not None]) for k in begun]
+    some = Ended(
+        jobs, np.array(chunk)[begun], [plans[k] for k in begun], [own[k] for k in begun], best
+    )
+    is_interrupted = None in runs or any(run.status is Status.INTERRUPTED for run in best)
+    return some, is_interrupted
 
 
 def _chunks(jobs: Jobs, indices: list[int]) -> Iterator[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
@@ -34,21 +34,7 @@ _NO_CHIP = (
 _LIGHT = 2e7  # entries up to which one thread a problem is best
 
 
-class Done(NamedTuple):
-    """What a task did: batches of jobs, and jobs that it leaves to single calls."""
-
-    batches: Sequence[Batch]
-    left: list[int]
-
-    @staticmethod
-    def of(outcomes: dict[int, Outcome | None]) -> Done:
-        """None stands for a job that is left."""
-        ended = {index: outcome for index, outcome in outcomes.items() if outcome is not None}
-        left = [index for index in outcomes if index not in ended]
-        return Done([_listed(ended)] if ended else [], left)
-
-
-Task = Callable[[], Done]
+Task = Callable[[], list[Batch]]
 
 
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
@@ -70,11 +56,9 @@ def _batches(jobs: Jobs, clock: Clock) -> Generator[Batch, None, None]:
         left[bucket.indices] = False
         yield bucket
     ways = _ways(jobs, np.flatnonzero(left).tolist())
-    with threads():
-        yield from lanes.factorized(jobs, ways.core, clock)
-    for done in _at_once(_tasks(jobs, ways, clock), clock):
-        ways.alone.extend(done.left)
-        yield from done.batches
+    yield from lanes.factorized(jobs, ways.core, clock)
+    for ended in _at_once(_tasks(jobs, ways, clock), clock):
+        yield from ended
     for group in (g for same in ways.beyond for g in beyond.groups(jobs, same)):
         if clock.is_over():
             return
@@ -169,8 +153,8 @@ def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
     return tasks
 
 
-def _one(jobs: Jobs, index: int, clock: Clock) -> Done:
-    return Done.of({} if clock.is_over() else {index: _alone(jobs, index, clock)})
+def _one(jobs: Jobs, index: int, clock: Clock) -> list[Batch]:
+    return [] if clock.is_over() else [_listed({index: _alone(jobs, index, clock)})]
 
 
 def _is_light(plan: Plan) -> bool:
@@ -179,14 +163,14 @@ def _is_light(plan: Plan) -> bool:
     return V.device.type == "cpu" and math.prod(V.shape) <= _LIGHT
 
 
-def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
+def _at_once(tasks: list[Task], clock: Clock) -> Iterator[list[Batch]]:
     """What the tasks return, as they end; as many at once as there are threads for them."""
     wide, before = width(), torch.get_num_threads()
     if wide == 1 or len(tasks) <= 1:
         for task in tasks:
             yield _carried_out(task)
         return
-    waiting, pending = iter(tasks), set[Future[Done]]()
+    waiting, pending = iter(tasks), set[Future[list[Batch]]]()
     pool = ThreadPoolExecutor(wide, "factormer-many", narrow, (1,))
     try:
         while True:
@@ -208,7 +192,7 @@ def _at_once(tasks: list[Task], clock: Clock) -> Iterator[Done]:
 
 
 @torch.no_grad()  # a setting of each thread
-def _carried_out(task: Task) -> Done:
+def _carried_out(task: Task) -> list[Batch]:
     """Carry out a task as a single call would: with one thread for torch, and no gradients.
 
     Other settings change which products torch makes, and so the last bits of a result.

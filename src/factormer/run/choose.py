@@ -82,7 +82,8 @@ def _by_core(request: Request) -> Plan | None:
     if request.n_init > 1 and len(stages) == 1 and request.limits.tol:
         until = min(T.GENERATION, max_iter * 2 // 5)
         stages.insert(0, stages[0]._replace(max_iter=until))
-    if request.n_init > 1:
+        stages[0] = stages[0]._replace(why="which of the runs will end best shows there")
+    if request.n_init > 1 and len(stages) > 1:
         stages[0] = stages[0]._replace(keep=T.KEPT)
     plan = Plan(request, *start, again.start, n_runs, tuple(stages), settles, kinds)
     return replace(plan, way=Way.CORE)
@@ -114,7 +115,7 @@ def _width_of_sketch(request: Request) -> int | None:
 def _kinds(request: Request, start: Initializer, name: str) -> tuple[Initializer, ...]:
     """The kinds of start of several runs side by side: none is best everywhere.
 
-    None where runs follow each other: if a start or solver was asked for, or there is one run.
+    Empty where runs follow each other: if a start or solver was asked for, or there is one run.
     """
     problem, asked = request.problem, (request.start, request.solver)
     if request.n_init == 1 or asked != ("auto", "auto") or request.is_symmetric:

@@ -135,7 +135,7 @@ def fitted(
 ) -> Result:
     """The best run of a plan, of one for each seed; arguments as in `run.execute`."""
     runs = finished(lanes_of(plan, seeds), started, until, Eyes(callback, watch))
-    return result_of(plan, best_of(runs))
+    return result_of(plan, best_of([run for run in runs if run is not None]))
 
 
 def best_of(runs: Sequence[Run]) -> Run:
@@ -226,7 +226,7 @@ class _Looks:
 
 def finished(
     lanes: list[Lane], started: float, until: float | None = None, eyes: Eyes | None = None
-) -> list[Run]:
+) -> list[Run | None]:
     """Each lane at its end; `until` is a reading of `time.perf_counter()`."""
     eyes = eyes or Eyes()
     places: dict[Any, list[int]] = {}
@@ -242,6 +242,8 @@ def finished(
     for at in places.values():
         for k, run in zip(at, _alike([lanes[k] for k in at], started, until, eyes), strict=True):
             done[k] = run
+        if any(done[k].status is Status.INTERRUPTED for k in at):
+            break
     return done
 
 
@@ -261,7 +263,10 @@ def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -
                 for k in at:
                     runs[k] = runs[k]._replace(status=cut)
             break
-        at = sorted(_kept(lanes, runs, at, stage.keep))
+        left = sorted(_kept(lanes, runs, at, stage.keep))
+        for k in set(at).difference(left):  # an error on a sketch says nothing beside errors on V
+            runs[k] = runs[k]._replace(error=math.inf)
+        at = left
     return runs
 
 
@@ -341,9 +346,8 @@ def _carried_out(
         history[0 if before is None else len(before.history) :, 1] += offset
         read = passes.of(len(history), before, lane)
         ended.append(Run(W, H, error, statuses[status], history, read))
-    if looks is not None:
-        for k, run in enumerate(ended):
-            looks.show(k, run)
+    if looks is not None and any([looks.show(k, run) for k, run in enumerate(ended)]):
+        ended = [run._replace(status=Status.INTERRUPTED) for run in ended]
     return ended
 
 

@@ -113,15 +113,14 @@ class Plan:
         start = f"{self.start_name}: {self.start_why}"
         if self.n_runs > 1:
             start += f"; {self.n_runs} runs, of which the best is kept"
-        if self.kinds:
+        drops = any(stage.keep < 1 for stage in self.stages)
+        if self.kinds or drops:
             others = [type(kind).__name__.lower() for kind in self.kinds[1:]]
             turns = f", from {', '.join([self.start_name, *others])} in turn" if others else ""
-            later = (
-                "of which the better go on"
-                if self.way is Way.CORE
-                else ("then a few more that are made of the best")
-            )
-            start += f"\n(side by side{turns}; {later})"
+            later = "; then a few more that are made of the best"
+            if self.way is Way.CORE:
+                later = "; the better of them go on" if drops else ""
+            start += f"\n(side by side{turns}{later})"
         stages = [(f"{s.name} on {_seen(s)}: {s.why}", s.max_iter) for s in self.stages]
         return self._explained(start, stages)
 
@@ -169,7 +168,7 @@ class Plan:
             ends.append(_ENDS[self.request.stop].format(tol=limits.tol))
         if limits.time_limit is not None:
             ends.append(f"{limits.time_limit:g} s")
-        if not is_last:
+        if not is_last and self.way is Way.REFERENCE:
             ends.append("an iteration gains little")
         return ", or ".join(ends)
 
