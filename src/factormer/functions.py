@@ -34,6 +34,7 @@ from factormer.run.result import Result, Status
 from factormer.run.stop import Watch
 from factormer.run.trace import Row
 from factormer.run.watch import counted
+from factormer.sentence import Sentence
 
 
 @hinted
@@ -228,8 +229,10 @@ def with_volumes(request: Request, started: float) -> Request:
         raise KeyboardInterrupt
     if not math.isfinite(float(result.rmse)):
         raise ValueError(
-            "Volume() has no weight, and the time limit left none to find it by a fit without it: "
-            "raise time_limit, or name the weight"
+            Sentence(
+                "Volume() has no weight, and the time limit left none to find it by a fit without "
+                "it: raise {time_limit}, or name the weight"
+            )
         )
     misfit = float(result.rmse) ** 2 * math.prod(problem.V.shape) / 2
     found = {}

@@ -162,13 +162,21 @@ def test_more_runs_than_fit_side_by_side_follow_each_other():
 
 
 @pytest.mark.parametrize(
-    "asked", [{"init": "random"}, {"solver": "hals"}, {"loss": 1.0}, {"regularize_H": L1(0.1)}]
+    ("asked", "is_of_the_core"),
+    [
+        ({"init": "random"}, True),
+        ({"regularize_H": L1(0.1)}, True),
+        ({"solver": "hals"}, False),
+        ({"loss": 1.0}, False),
+    ],
 )
-def test_runs_follow_each_other_where_a_part_was_asked_for(asked):
+def test_runs_are_lanes_of_the_core_and_follow_each_other_elsewhere(asked, is_of_the_core):
     seen = []
     factorize(DATA["small"], 3, n_init=3, max_iter=2, callback=seen.append, **asked)
     assert [row.iteration for row in seen].count(0) == 3
-    assert "side by side" not in str(factormer.explain(DATA["small"], 3, n_init=3, **asked))
+    said = str(factormer.explain(DATA["small"], 3, n_init=3, **asked))
+    assert ("(side by side; the better of them go on)" in said) == is_of_the_core
+    assert ("side by side" in said) == is_of_the_core
 
 
 WALK = """
