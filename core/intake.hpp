@@ -1,4 +1,4 @@
-// Python's arrays as the matrices of request.hpp: V dense (m, n), sparse (indptr, indices, values) by rows or by columns, or U Zᵀ.
+// Python's arrays as the matrices of request.hpp: V dense (m, n), sparse (starts, indices, data) by rows and by columns, or U Zᵀ.
 // Nothing is believed that was not looked at: types, shapes, strides, alignment, index arrays; what does not fit is refused in a sentence.
 // The caller's arrays are read and never written.
 #pragma once
@@ -38,25 +38,6 @@ inline AnyArray array_of(nb::handle object, size_t ndim, const std::string& what
     return array;
 }
 
-// The numbers of a vector as T, converted from one of the types allowed; the copy is ours.
-template <class T, class... From>
-std::vector<T> numbers_of(nb::handle object, const std::string& what, const std::string& types) {
-    AnyArray array = array_of(object, 1, what);
-    std::vector<T> numbers(array.shape(0));
-    auto convert = [&]<class F>(F) {
-        if (array.dtype() != nb::dtype<F>()) return false;
-        const char* data = static_cast<const char*>(array.data());
-        for (size_t k = 0; k < numbers.size(); ++k) {
-            F number;
-            std::memcpy(&number, data + int64_t(k) * array.stride(0) * int64_t(sizeof(F)), sizeof(F));
-            numbers[k] = T(number);
-        }
-        return true;
-    };
-    if (!(convert(From{}) || ...)) refuse(what + " has to be of type " + types);
-    return numbers;
-}
-
 // A matrix of float64 by rows, converted; the copy is ours.
 inline std::vector<double> rows_of(nb::handle object, int64_t rows, int64_t cols, const std::string& what) {
     AnyArray array = array_of(object, 2, what);
@@ -85,48 +66,9 @@ inline bool all_finite(const std::vector<double>& numbers, bool nonnegative) {
     return broken == 0 && (!nonnegative || least >= 0);
 }
 
-struct Compressed {  // rows of a sparse matrix
-    std::vector<int64_t> from;
-    std::vector<int32_t> at;
-    std::vector<double> values;
-};
-
-// The transpose of `rows` rows, in which entries of one place follow each other; these are summed, and counted in `doubled`.
-inline Compressed transposed(const Compressed& in, int64_t rows, int64_t cols, int64_t& doubled) {
-    int64_t nnz = int64_t(in.values.size());
-    std::vector<int64_t> to(size_t(cols) + 1, 0);
-    for (int64_t p = 0; p < nnz; ++p) ++to[size_t(in.at[size_t(p)]) + 1];
-    for (int64_t j = 0; j < cols; ++j) to[size_t(j) + 1] += to[size_t(j)];
-    Compressed out{to, std::vector<int32_t>(size_t(nnz)), std::vector<double>(size_t(nnz))};
-    for (int64_t i = 0; i < rows; ++i)
-        for (int64_t p = in.from[size_t(i)]; p < in.from[size_t(i) + 1]; ++p) {
-            size_t q = size_t(to[size_t(in.at[size_t(p)])]++);
-            out.at[q] = int32_t(i), out.values[q] = in.values[size_t(p)];
-        }
-    size_t end = 0;
-    for (int64_t j = 0; j < cols; ++j) {
-        size_t begin = end;
-        for (int64_t p = out.from[size_t(j)], last = to[size_t(j)]; p < last; ++p) {
-            if (end > begin && out.at[end - 1] == out.at[size_t(p)]) {
-                out.values[end - 1] += out.values[size_t(p)];
-            } else {
-                out.at[end] = out.at[size_t(p)], out.values[end] = out.values[size_t(p)], ++end;
-            }
-        }
-        to[size_t(j)] = int64_t(begin);
-    }
-    doubled = nnz - int64_t(end);
-    if (doubled) {
-        for (int64_t j = 0; j < cols; ++j) out.from[size_t(j)] = to[size_t(j)];
-        out.from[size_t(cols)] = int64_t(end), out.at.resize(end), out.values.resize(end);
-    }
-    return out;
-}
-
 struct Intake {  // a matrix, and what keeps its numbers alive
     Matrix matrix;
     nb::object held;
-    Compressed half[2];
     std::vector<double> part[2];
 };
 
@@ -150,41 +92,8 @@ inline void take_dense(Intake& in, const AnyArray& V, const std::string& what) {
         refuse(what + " has to lie in memory by rows or by columns, each without gaps or overlaps; make a contiguous copy");
 }
 
-inline void take_sparse(Intake& in, nb::tuple parts, const std::string& what) {
-    bool by_rows = nb::cast<std::string>(parts[0]) == "csr";
-    Matrix& to = in.matrix;
-    to.kind = Kind::sparse;
-    nb::handle sizes[2] = {parts[1], parts[2]};
-    for (int s = 0; s < 2; ++s)
-        if (!nb::try_cast<int64_t>(sizes[s], s ? to.n : to.m) || (s ? to.n : to.m) < 0 || (s ? to.n : to.m) >= INT32_MAX)
-            refuse(what + " has to have fewer than 2^31 - 1 rows and columns");
-    int64_t rows = by_rows ? to.m : to.n, cols = by_rows ? to.n : to.m;
-    Compressed given;
-    given.from = numbers_of<int64_t, int64_t, int32_t>(parts[3], what + ": indptr", "int64 or int32");
-    std::vector<int64_t> at = numbers_of<int64_t, int32_t, int64_t>(parts[4], what + ": indices", "int32 or int64");
-    given.values = numbers_of<double, double, float>(parts[5], what + ": data", "float64 or float32");
-    if (int64_t(given.from.size()) != rows + 1) refuse(what + ": indptr has to have one number more than there are " + (by_rows ? "rows" : "columns"));
-    int64_t nnz = given.from[size_t(rows)];
-    if (given.from[0] != 0) refuse(what + ": indptr has to begin with 0");
-    for (int64_t i = 0; i < rows; ++i)
-        if (given.from[size_t(i)] > given.from[size_t(i) + 1]) refuse(what + ": indptr falls");
-    if (nnz > int64_t(at.size()) || nnz > int64_t(given.values.size())) refuse(what + ": indptr goes beyond the end of indices or data");
-    given.values.resize(size_t(nnz)), given.at.resize(size_t(nnz));
-    for (int64_t p = 0; p < nnz; ++p) {
-        int64_t j = at[size_t(p)];
-        if (j < 0 || j >= cols) refuse(what + ": index " + std::to_string(j) + " is out of range");
-        given.at[size_t(p)] = int32_t(j);
-    }
-    int own = by_rows ? 0 : 1;
-    int64_t doubled = 0, none = 0;
-    in.half[1 - own] = transposed(given, rows, cols, doubled);
-    in.half[own] = doubled ? transposed(in.half[1 - own], cols, rows, none) : std::move(given);
-    for (int s = 0; s < 2; ++s)
-        to.from[s] = in.half[s].from.data(), to.at[s] = in.half[s].at.data(), to.values[s] = in.half[s].values.data();
-}
-
 // Sparse V by rows and by columns, in arrays of the types that the core works on, which are used where they are.
-inline void take_both(Intake& in, nb::tuple parts, const std::string& what) {
+inline void take_sparse(Intake& in, nb::tuple parts, const std::string& what) {
     Matrix& to = in.matrix;
     to.kind = Kind::sparse;
     nb::handle sizes[2] = {parts[1], parts[2]};
@@ -234,23 +143,19 @@ inline void take_low_rank(Intake& in, nb::tuple parts, const std::string& what) 
     }
 }
 
-// ("csr" or "csc", m, n, indptr, indices, data), ("both", m, n, by rows the same three, by columns the same three), ("low-rank", U, Z, lost), or an array.
+// ("sparse", m, n, by rows: starts, indices, data; by columns: the same three), ("low-rank", U, Z, lost), or an array.
 inline void take(Intake& in, nb::handle V, const std::string& what) {
+    in.held = nb::borrow(V);
     if (nb::isinstance<nb::tuple>(V)) {
         nb::tuple parts = nb::borrow<nb::tuple>(V);
         std::string kind;
         if (parts.size() > 0 && nb::try_cast<std::string>(parts[0], kind)) {
-            if ((kind == "csr" || kind == "csc") && parts.size() == 6) return take_sparse(in, parts, what);
-            if (kind == "both" && parts.size() == 9) {
-                in.held = nb::borrow(V);
-                return take_both(in, parts, what);
-            }
+            if (kind == "sparse" && parts.size() == 9) return take_sparse(in, parts, what);
             if (kind == "low-rank" && (parts.size() == 3 || parts.size() == 4)) return take_low_rank(in, parts, what);
         }
-        refuse(what + " is a tuple; it has to be ('csr' or 'csc', m, n, indptr, indices, data), 'both' with those by rows and by columns, or ('low-rank', U, Z, lost)");
+        refuse(what + " is a tuple; it has to be ('sparse', m, n, starts, indices, data by rows, and the same by columns) or ('low-rank', U, Z, lost)");
     }
     AnyArray array = array_of(V, 2, what);
-    in.held = nb::borrow(V);
     take_dense(in, array, what);
 }
 

@@ -52,11 +52,12 @@ inline double quota(const std::string& root = "", const std::string& groups = "/
 }
 
 inline int32_t processors() {  // that this process may run on
-    int32_t count = int32_t(std::thread::hardware_concurrency());
+    int32_t count = 0;
 #if defined(__linux__)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) count = CPU_COUNT(&allowed);
 #endif
+    if (count == 0) count = int32_t(std::thread::hardware_concurrency());
     static const double allowance = quota();
     if (allowance > 0 && std::ceil(allowance) < count) count = int32_t(std::ceil(allowance));
     return count < 1 ? 1 : count > most_threads ? most_threads : count;

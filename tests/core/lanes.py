@@ -31,7 +31,9 @@ class Found(NamedTuple):
 def given(V: Any) -> Any:
     """A matrix as the core takes it."""
     if sp.issparse(V):
-        return (V.format, *V.shape, V.indptr, V.indices, V.data)
+        halves = (V.tocsr(), V.tocsc())
+        parts = ((A.indptr.astype(np.int64), A.indices, A.data.astype(float)) for A in halves)
+        return ("sparse", *V.shape, *(part for half in parts for part in half))
     return V
 
 
@@ -66,8 +68,7 @@ def kinds(m: int = 70, n: int = 45, r: int = 5) -> dict[str, Any]:
         "part of a larger one": np.pad(V, 3)[3:-3, 3:-3],
         "float32": V.astype(np.float32),
         "float32 by columns": np.asfortranarray(V.astype(np.float32)),
-        "csr": sp.csr_matrix(thin),
-        "csc": sp.csc_matrix(thin),
+        "sparse": sp.csr_matrix(thin),
         "low rank": ("low-rank", rng.random((m, r + 2)), rng.random((n, r + 2))),
     }
 

@@ -233,13 +233,8 @@ def test_small_dense_algebra_of_a_high_rank_ends_in_time(rules):
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize(("value", "sentence"), [(np.nan, "NaN"), (-1.0, "negative")])
 def test_entries_by_columns_are_looked_at_like_those_by_rows(half, value, sentence):
-    rows = sp.csr_matrix(planted(12, 9, 3))
-    columns = rows.tocsc()
-    parts = [
-        part
-        for A in (rows, columns)
-        for part in (A.indptr.astype(np.int64), A.indices, A.data.copy())
-    ]
-    parts[3 * half + 2][5] = value
+    parts = list(given(sp.csr_matrix(planted(12, 9, 3))))
+    parts[5 + 3 * half] = parts[5 + 3 * half].copy()
+    parts[5 + 3 * half][5] = value
     with pytest.raises(ValueError, match=sentence):
-        core.run([("both", 12, 9, *parts)], [0], [2], [0])
+        core.run([tuple(parts)], [0], [2], [0])

@@ -43,7 +43,7 @@ def test_iterations_agree_with_the_twin(kind):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["by rows", "csr", "float32"])
+@pytest.mark.parametrize("kind", ["by rows", "sparse", "float32"])
 def test_penalties_agree_with_the_twin(kind, terms):
     V = as_array(KINDS[kind])
     W, H = reference.random_start(V, 4, 1)
@@ -66,13 +66,13 @@ def test_fixed_components_agree_with_the_twin_and_stay():
     np.testing.assert_array_equal(found.H[:, [0, 3]], H[:, [0, 3]])
 
 
-@pytest.mark.parametrize("kind", ["dense", "csr", "float32"])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "float32"])
 def test_symmetric_factorization_agrees_with_the_twin(kind):
     B = planted(30, 4, 4)
     V = B @ B.T
     W, H = reference.random_start(V, 4, 3)
     twin = reference.Twin(V, W, H, pull=0.2 * V.mean() * len(V)).run(30)
-    as_given = {"dense": V, "csr": sp.csr_matrix(V), "float32": V.astype(np.float32)}[kind]
+    as_given = {"dense": V, "sparse": sp.csr_matrix(V), "float32": V.astype(np.float32)}[kind]
     found = one(as_given, 4, 3, max_iter=30, pull=0.2, **PLAIN)
     np.testing.assert_allclose(found.errors, twin.errors, rtol=1e-5)
     np.testing.assert_array_equal(found.W, found.H)
@@ -136,7 +136,7 @@ def test_exact_coding_is_never_worse_where_components_depend_on_each_other():
     assert exact.error <= swept.error * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("kind", ["by rows", "csr", "float32", "low rank"])
+@pytest.mark.parametrize("kind", ["by rows", "sparse", "float32", "low rank"])
 def test_the_error_is_scikit_learns_or_lower(kind):
     V = np.maximum(as_array(KINDS[kind]), 0)
     solve: Any = non_negative_factorization

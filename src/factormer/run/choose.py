@@ -85,8 +85,7 @@ def _by_core(request: Request) -> Plan | None:
         stages[0] = stages[0]._replace(why="which of the runs will end best shows there")
     if request.n_init > 1 and len(stages) > 1:
         stages[0] = stages[0]._replace(keep=T.KEPT)
-    plan = Plan(request, *start, again.start, n_runs, tuple(stages), settles, kinds)
-    return replace(plan, way=Way.CORE)
+    return Plan(request, *start, again.start, n_runs, tuple(stages), settles, kinds, Way.CORE)
 
 
 def _start_of_core(request: Request) -> _Start:

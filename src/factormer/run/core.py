@@ -239,22 +239,26 @@ def finished(
             rules[id(plan)] = key
         places.setdefault(key, []).append(k)
     done: list[Any] = [None] * len(lanes)
-    for at in places.values():
-        for k, run in zip(at, _alike([lanes[k] for k in at], started, until, eyes), strict=True):
+    for key, at in places.items():
+        rules_of_stages = [stage[-1] for stage in key]
+        found = _alike([lanes[k] for k in at], rules_of_stages, started, until, eyes)
+        for k, run in zip(at, found, strict=True):
             done[k] = run
         if any(done[k].status is Status.INTERRUPTED for k in at):
             break
     return done
 
 
-def _alike(lanes: list[Lane], started: float, until: float | None, eyes: Eyes) -> list[Run]:
-    """Each lane at its end, where all have the same stages and rules."""
+def _alike(
+    lanes: list[Lane], rules: list[Rules], started: float, until: float | None, eyes: Eyes
+) -> list[Run]:
+    """Each lane at its end, where all have the same stages, with these rules."""
     runs: list[Any] = [None] * len(lanes)
     at = list(range(len(lanes)))
-    for stage in lanes[0].plan.stages:
-        here = [lanes[k] for k in at]
+    for stage, rule in zip(lanes[0].plan.stages, rules, strict=True):
+        here, begun = [lanes[k] for k in at], [runs[k] for k in at]
         views, index = _views(here, stage, until)
-        found = _carried_out(here, views, index, stage, [runs[k] for k in at], started, until, eyes)
+        found = _carried_out(here, views, index, stage, rule, begun, started, until, eyes)
         for k, run in zip(at, found, strict=True):
             runs[k] = run
         cut = next((run.status for run in found if run.status in _CUT_SHORT), None)
@@ -312,6 +316,7 @@ def _carried_out(
     views: list[Matrix],
     index: list[int],
     stage: Stage,
+    rules: Rules,
     runs: list[Run | None],
     started: float,
     until: float | None,
@@ -323,7 +328,7 @@ def _carried_out(
         earlier: Any = [run.history for run in runs if run is not None]
     else:
         starts, earlier = _starts(lanes, views, index, until), None
-    module, plan, problem = core(), lanes[0].plan, lanes[0].plan.request.problem
+    module, problem = core(), lanes[0].plan.request.problem
     assert module is not None
     offset = time.perf_counter() - started
     passes = _Passes(stage)
@@ -339,7 +344,7 @@ def _carried_out(
         seconds=_left(until),
         threads=width(),
         callback=looks,
-        **vars(Rules.of(plan, stage)),
+        **vars(rules),
     )
     statuses, ended = [Status[name] for name in module.STATUSES], []
     for (W, H, error, _, status, history, _), lane, before in zip(found, lanes, runs, strict=True):
@@ -416,10 +421,10 @@ def _starts(
     """
     found: list[Any] = [None] * len(lanes)
     for k, lane in enumerate(lanes):
-        request = lane.plan.request
-        problem = replace(request.problem, V=views[index[k]])
         if type(lane.start) is Random:
             continue
+        request = lane.plan.request
+        problem = replace(request.problem, V=views[index[k]])
         if type(lane.start) is Rotated and _fixed(problem, 1) is None:
             found[k] = "rotated"
             continue
@@ -451,7 +456,7 @@ def stored(V: Matrix) -> Any:
     if isinstance(V, LowRank):
         return ("low-rank", V.U.double().numpy(), V.Z.double().numpy(), float(V.lost))
     assert isinstance(V, Sparse)
-    return ("both", *V.shape, *V.compressed)
+    return ("sparse", *V.shape, *V.compressed)
 
 
 def _fixed(problem: Problem, count: int) -> list[Any] | None:
