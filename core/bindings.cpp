@@ -185,9 +185,9 @@ const char* sentence_of(Flaw flaw) {
     return flaw == Flaw::not_finite ? " holds NaN or infinite entries" : " holds negative entries";
 }
 
-// The rows of a start or of the point before it, which the lane reads while the call lasts.
-std::vector<double> point_of(nb::handle part, int64_t rows, int64_t rank, const std::string& name) {
-    std::vector<double> numbers = rows_of(part, rows, rank, name);
+// Numbers that a lane reads while the call lasts: a factor of its start, or its history.
+std::vector<double> finite_rows_of(nb::handle part, int64_t rows, int64_t cols, const std::string& name) {
+    std::vector<double> numbers = rows_of(part, rows, cols, name);
     if (!all_finite(numbers, true)) refuse(name + " holds negative, NaN or infinite entries");
     return numbers;
 }
@@ -260,7 +260,7 @@ nb::tuple sketch(nb::object V, int64_t p, uint64_t seed, int64_t powers, const s
 }
 
 nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int64_t> ranks, std::vector<uint64_t> seeds, nb::object starts,
-             nb::object fixed, nb::object earlier, nb::object resumes, int64_t max_iter, double tol, double target, double seconds, std::pair<double, double> l1,
+             nb::object fixed, nb::object earlier, int64_t max_iter, double tol, double seconds, std::pair<double, double> l1,
              std::pair<double, double> l2, double pull, int64_t max_sweeps, const std::string& precision, const std::string& finish,
              bool order, const std::string& scale, int64_t threads_asked, nb::object callback) {
     Call call;  // whose clock begins before anything is copied
@@ -272,7 +272,7 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     check_threads(threads_asked);
     Rules rules;
     rules.max_iter = int32_t(max_iter), rules.max_sweeps = int32_t(max_sweeps);
-    rules.tol = number(tol, "tol"), rules.target = number(target, "target"), rules.pull = number(pull, "pull");
+    rules.tol = number(tol, "tol"), rules.pull = number(pull, "pull");
     rules.l1[0] = number(l1.first, "l1"), rules.l1[1] = number(l1.second, "l1");
     rules.l2[0] = number(l2.first, "l2"), rules.l2[1] = number(l2.second, "l2");
     rules.seconds = limit_of(seconds), rules.precision = precision_of(precision);
@@ -287,13 +287,13 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         take(intakes[k], V, numbered(k));
         inputs[k] = intakes[k].matrix;
     }
-    for (nb::object* list : {&starts, &fixed, &earlier, &resumes})
-        if (!list->is_none() && nb::len(*list) != count) refuse("starts, fixed, earlier and resumes have to have one entry for each lane, or be None");
+    for (nb::object* list : {&starts, &fixed, &earlier})
+        if (!list->is_none() && nb::len(*list) != count) refuse("starts, fixed and earlier have to have one entry for each lane, or be None");
     auto entry = [](nb::object& list, size_t k) { return list.is_none() ? nb::none() : nb::object(list[k]); };
 
     std::vector<Lane> lanes(count);
-    std::vector<Found> W, H, before;
-    std::vector<std::vector<double>> begun(2 * count), resumed(2 * count), histories_before(count);
+    std::vector<Found> W, H;
+    std::vector<std::vector<double>> begun(2 * count), histories_before(count);
     std::vector<std::vector<uint8_t>> masks(2 * count);
     struct Histories {  // released unless they were handed on
         std::vector<Lane>& lanes;
@@ -323,37 +323,17 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
                 auto& numbers = begun[2 * k + size_t(s)];
                 nb::object part = start[s];
                 const std::string name = what + ": the start of " + (s ? "H" : "W");
-                numbers = point_of(part, s ? V.n : V.m, lane.rank, name);
+                numbers = finite_rows_of(part, s ? V.n : V.m, lane.rank, name);
                 lane.start[s] = numbers.data();
             }
         }
         nb::object rows = entry(earlier, k);
         if (!rows.is_none()) {
             AnyArray kept = array_of(rows, 2, what + ": earlier");
-            histories_before[k] = rows_of(rows, int64_t(kept.shape(0)), 2, what + ": earlier");
-            if (!all_finite(histories_before[k], true)) refuse(what + ": earlier holds negative, NaN or infinite entries");
+            histories_before[k] = finite_rows_of(rows, int64_t(kept.shape(0)), 2, what + ": earlier");
             if (kept.shape(0) > size_t(max_iter) + 1) refuse(what + ": earlier has more iterations than max_iter");
             lane.earlier = histories_before[k].data(), lane.n_earlier = int64_t(kept.shape(0));
         }
-        nb::object state = entry(resumes, k);
-        if (!state.is_none()) {
-            if (start.is_none() || nb::len(state) != 7) refuse(what + ": resumes goes with a start, and has W, H and five numbers");
-            for (int s = 0; s < 2; ++s) {
-                nb::object part = state[s];
-                resumed[2 * k + size_t(s)] = point_of(part, s ? V.n : V.m, lane.rank, what + ": the point before the start");
-                lane.before[s] = resumed[2 * k + size_t(s)].data();
-            }
-            double numbers[5];
-            for (int e = 0; e < 5; ++e) numbers[e] = nb::cast<double>(nb::object(state[2 + e]));
-            for (int e = 0; e < 3; ++e)
-                if (!(numbers[e] >= 0 && numbers[e] <= 1)) refuse(what + ": the steps of an extrapolation are between 0 and 1");
-            lane.progress = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0};
-        }
-        if (!resumes.is_none())
-            for (int s = 0; s < 2; ++s) {
-                before.push_back(new_array(s ? V.n : V.m, lane.rank));
-                lane.found_before[s] = before.back().data();
-            }
         nb::object mask = entry(fixed, k);
         if (!mask.is_none()) {
             if (start.is_none()) refuse(what + ": fixed components need a start that holds them");
@@ -396,12 +376,7 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         Lane& lane = lanes[k];
         Found history = array_of_memory(lane.history, size_t(lane.history ? lane.iterations_kept : 0), 2);
         lane.history = nullptr;
-        nb::object state = nb::none();
-        if (!resumes.is_none()) {
-            const Progress& p = lane.progress;
-            state = nb::make_tuple(before[2 * k], before[2 * k + 1], p.beta, p.last, p.bound, p.objective, p.plain);
-        }
-        results.append(nb::make_tuple(W[k], H[k], lane.error, lane.iterations, int(lane.status), history, state));
+        results.append(nb::make_tuple(W[k], H[k], lane.error, lane.iterations, int(lane.status), history));
     }
     return results;
 }
@@ -448,12 +423,11 @@ NB_MODULE(_core, module) {
     Shared::forget_at_fork();
     module.doc() = "Nonnegative matrix factorization, compiled: V ≈ W Hᵀ for lists of lanes.";
     module.def("run", run, "matrices"_a, "index"_a, "ranks"_a, "seeds"_a, "starts"_a.none() = nb::none(), "fixed"_a.none() = nb::none(),
-               "earlier"_a.none() = nb::none(), "resumes"_a.none() = nb::none(), nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "target"_a = 0.0, "seconds"_a = std::numeric_limits<double>::infinity(),
+               "earlier"_a.none() = nb::none(), nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "seconds"_a = std::numeric_limits<double>::infinity(),
                "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
                "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(),
                "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k]: a pair of W and H, or 'random' or 'rotated', drawn by seeds[k]. Return for each W, H, the "
-               "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, (error, seconds) after 0, 1, … iterations, and the state "
-               "of the extrapolation if `resumes` is a list: the point before, β, the last β, its bound, the objective, and whether it restarts.");
+               "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, and (error, seconds) after 0, 1, … iterations.");
     module.def("sketch", sketch, "matrix"_a.none(), "p"_a, nb::kw_only(), "seed"_a = 0, "powers"_a = 1, "precision"_a = "float64",
                "seconds"_a = std::numeric_limits<double>::infinity(), "threads"_a = 0,
                "Return U, Z and ‖V − U Zᵀ‖² for an orthonormal U of p columns that nearly spans V; None for both if time ran out.");

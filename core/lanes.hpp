@@ -40,7 +40,6 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         run.by_rows(s, [&](Index k, Index i) {
             Index c = order[k];
             lane.found[s][i * r + k] = times[s * r + c] * double(run.side[s].kept[c * run.side[s].ld + i]);
-            if (lane.found_before[s]) lane.found_before[s][i * r + k] = times[s * r + c] * double(run.side[s].other[c * run.side[s].ld + i]);
         });
     arena.back(mark);
 }
@@ -74,25 +73,21 @@ inline void stay(Course& course, const Prepared& of, const Crew& crew) {
         const Index n = s ? of.n : of.m, count = n * lane.rank;
         const uint64_t seed = s ? following(lane.seed) : lane.seed;
         crew.share_all(blocks_of(count, some), [&](Index k, int, Look&) {
-            for (Index e = k * some; e < count && e < (k + 1) * some; ++e) {
+            for (Index e = k * some; e < count && e < (k + 1) * some; ++e)
                 lane.found[s][e] = lane.start[s] ? lane.start[s][e] : scale * uniform(seed, uint64_t(e));
-                if (lane.found_before[s]) lane.found_before[s][e] = lane.before[s] ? lane.before[s][e] : lane.found[s][e];
-            }
         });
     }
     if (course.history.count == 0) course.history.push(course.momentum.error, host.seconds(host.self));
     lane.error = course.history.error(course.history.count - 1);
     lane.iterations = course.iterations, lane.status = Status(host.halted);
-    if (!lane.before[0]) lane.progress = {course.momentum.beta, course.momentum.last, course.momentum.bound, course.momentum.error, true};
 }
 
 template <class Matrix>
 void begin(Squares<Matrix>& run, const Matrix& V, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
     const Lane& lane = course.lane;
     if (lane.start[0]) {
-        bool is_new = !lane.before[0] && lane.n_earlier == 0 && !lane.fixed[0] && !lane.fixed[1] && course.is_plain();
+        bool is_new = lane.n_earlier == 0 && !lane.fixed[0] && !lane.fixed[1] && course.is_plain();
         run.begin_at(lane.start, of.root * (is_new ? proportion(lane, of) : 1));
-        if (lane.before[0]) run.go_on_from(lane.before, lane.progress, of.root, course);
         return;
     }
     const double scale = size_of_draws(lane, of);
@@ -130,7 +125,7 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
         begin(run, V, of, course, crew, arena);
     }
     if (goes_on) run.run(course, true, shows(run));
-    if (!crew.looks[0].ended() && course.pull > 0) run.join(course);
+    if (course.pull > 0) run.join(course);
     else if (!crew.looks[0].ended() && course.status != Status::nonfinite) {
         if (rules.finish != Finish::none) run.refine(course, rules.finish == Finish::exact);
         else if (!goes_on || rules.max_iter <= first_iteration) run.evaluate(course);
@@ -141,8 +136,6 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
                  : course.history.count                ? course.history.error(course.history.count - 1)
                                                        : course.momentum.error;
     if (course.history.count == 0) course.history.push(lane.error, host.seconds(host.self));
-    const Momentum& momentum = course.momentum;
-    lane.progress = {momentum.beta, momentum.last, momentum.bound, momentum.error / of.scale / of.scale, momentum.plain};
     write(run, course, of.root, crew, arena);
 }
 

@@ -34,7 +34,6 @@ struct Matrix {
 struct Rules {
     int32_t max_iter = 200;
     double tol = 1e-4;               // the relative error that may be left ungained; 0 never stops
-    double target = 0;               // an error √(‖V − W Hᵀ‖² / (m n)) that is small enough
     double seconds = 0;              // a time limit; 0 is none
     double l1[2] = {0, 0}, l2[2] = {0, 0};
     double pull = 0;                 // symmetric V: ½μ‖W − H‖² is added, μ = pull · mean row sum; 0 is off
@@ -45,23 +44,15 @@ struct Rules {
     Scale scale = Scale::balanced;
 };
 
-struct Progress {  // of an extrapolation with restart (extrapolate.hpp): its steps, the objective of its point, and whether it restarts
-    double beta = 0, last = 0, bound = 0, objective = 0;
-    bool plain = true;
-};
-
 struct Lane {
     int32_t matrix = 0, rank = 1;
     uint64_t seed = 0;
     Start draws = Start::random;
     const double* start[2] = {};     // W (m, r) and H (n, r) by rows, or none: `draws` says where it begins
-    const double* before[2] = {};    // the point before the start, where an earlier call goes on, or none
     const uint8_t* fixed[2] = {};    // which components of W and of H stay as the start has them, or none
     const double* earlier = nullptr; // error and seconds after 0, 1, … iterations of the stages before this call
     int64_t n_earlier = 0;
     double* found[2] = {};           // W (m, r) and H (n, r) by rows, written here
-    double* found_before[2] = {};    // the point before it, or none
-    Progress progress;               // of the extrapolation: what it begins with, if there is a point before, and ends with
     double error = 0;                // √(2·objective / (m n)) of what was found
     int32_t iterations = 0;
     Status status = Status::max_iter;

@@ -179,15 +179,6 @@ class Squares {
         course.momentum.error = infinite, course.momentum.plain = true, course.ahead = 0;
         course.widened = course.iterations;
     }
-    void go_on_from(const double* const* before, const Progress& progress, double root, Course& course) {
-        for (int s = 0; s < 2; ++s)
-            by_rows(s, [&](Index c, Index i) { side[s].other[c * side[s].ld + i] = Real(root * before[s][i * r_ + c]); });
-        Momentum& momentum = course.momentum;
-        momentum.beta = progress.beta, momentum.last = progress.last, momentum.bound = progress.bound;
-        momentum.error = progress.objective * course.scale * course.scale, momentum.plain = progress.plain;
-        course.ahead = progress.plain ? 0 : progress.last;
-        course.is_known = course.history.count > 0 && momentum.error <= largest_real;
-    }
     // f(c, i) for all numbers of a side, in parallel over ranges of rows.
     template <class F>
     void by_rows(int s, F&& f) const {
@@ -272,14 +263,14 @@ class Squares {
         if (!whole && course.iterations == 0) course.status = Status(crew_.looks[0].host().halted);
     }
 
-    // The mean of both factors in place of each, and its error without the pull.
+    // The mean of both factors in place of each, and its error without the pull, if there is time.
     void join(Course& course) {
         by_rows(0, [&](Index c, Index i) {
             Real *w = side[0].kept + c * side[0].ld + i, *h = side[1].kept + c * side[1].ld + i;
             *w = *h = (*w + *h) / 2;
         });
         pull_ = 0;
-        evaluate(course);
+        if (!crew_.looks[0].ended()) evaluate(course);
     }
 
     // Form the error entry by entry where ‖V‖² − 2⟨V H, W⟩ + ⟨WᵀW, HᵀH⟩ has lost too many digits.
@@ -386,7 +377,6 @@ class Squares {
         const Rules& rules = course.rules;
         double now = course.momentum.error;
         int32_t t = course.iterations;
-        if (rules.target > 0 && course.error(now) <= rules.target) return course.status = Status::converged, true;
         if (!(rules.tol > 0) || refused) return false;
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
         if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;

@@ -311,14 +311,14 @@ CASES = [
         "command line, repeats", "noisy", 5, "command", promises=FEASIBLE, says=False, seeds=2,
         options={"--repeats": 8, "--max-iter": 2000},
     ),
-    Case("digits", "digits", 5, options={"n_init": 3, **LONG}, seeds=3),
+    Case("digits", "digits", 5, options={"n_init": 3, **LONG}),
 ]  # fmt: skip
 
 REAL = [
-    Case("Yale faces", "yale", 10, options={"n_init": 4}, seeds=3),
-    Case("Jasper Ridge", "jasper", 5, options=LONG, seeds=3),
+    Case("Yale faces", "yale", 10, options={"n_init": 4}),
+    Case("Jasper Ridge", "jasper", 5, options=LONG),
     Case("mutations", "brca", 8, loss=KL, options={"n_init": 4, **LONG}),
-    Case("piano", "piano", 10, loss=KL, options=LONG, seeds=3),
-    Case("cells", "cells", 8, loss=KL, options=LONG, seeds=3),
-    Case("news", "news", 5, options=LONG, seeds=3),
+    Case("piano", "piano", 10, loss=KL, options=LONG),
+    Case("cells", "cells", 8, loss=KL, options=LONG),
+    Case("news", "news", 5, options=LONG),
 ]

@@ -28,7 +28,10 @@ def matrix(rng: np.random.Generator) -> Any:
     kind = rng.integers(8)
     if kind == 0:
         widths = rng.integers(0, 9, 2)
-        return ("low-rank", *(rng.random((size, p)) for size, p in zip((m, n), widths, strict=True)))
+        return (
+            "low-rank",
+            *(rng.random((size, p)) for size, p in zip((m, n), widths, strict=True)),
+        )
     if kind == 1:
         p = int(rng.integers(0, 9))
         return ("low-rank", rng.standard_normal((m, p)), rng.random((n, p)))
@@ -58,7 +61,7 @@ def sparse(rng: np.random.Generator, V: np.ndarray) -> Any:
             is_short = rng.random() < 0.3
             parts[place] = broken[: rng.integers(len(broken) + 1)] if is_short else broken
         if rng.random() < 0.1:
-            parts[place] = rng.choice([None, "9", 3.5])
+            parts[place] = (None, "9", 3.5)[rng.integers(3)]
     return tuple(parts)
 
 

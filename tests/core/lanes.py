@@ -41,7 +41,7 @@ def run(matrices: list[Any], index: list[int], ranks: list[int], seeds: Any, **r
     """Run lanes."""
     found = core.run([given(V) for V in matrices], index, ranks, list(seeds), **rules)
     names = core.STATUSES
-    return [Found(W, H, e, t, names[s], kept[:, 0]) for W, H, e, t, s, kept, _ in found]
+    return [Found(W, H, e, t, names[s], kept[:, 0]) for W, H, e, t, s, kept in found]
 
 
 def one(V: Any, rank: int, seed: int = 0, *, start: Any = None, fixed: Any = None, **rules: Any):

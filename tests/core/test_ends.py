@@ -36,13 +36,6 @@ def test_an_exact_fit_converges_at_rounding():
     assert found.error < 1e-12
 
 
-def test_a_target_ends_a_run():
-    V = planted(40, 30, 3)
-    target = one(V, 3, max_iter=10, finish="none", tol=0).error
-    found = one(V, 3, max_iter=1000, tol=0, target=target)
-    assert (found.status, found.iterations) == ("CONVERGED", 10)
-
-
 @pytest.mark.parametrize("kind", kinds())
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_a_time_limit_ends_a_run(kind, precision):
@@ -164,21 +157,12 @@ def test_an_exact_fit_ends_in_double_precision(precision):
     assert found.error < 1e-7
 
 
-def test_a_run_goes_on_from_its_state_as_if_it_had_not_stopped():
-    V, rules = planted(60, 45, 5), {"tol": 0.0, "order": False, "scale": "none", "finish": "none"}
-    whole = one(V, 5, max_iter=40, **rules)
-    W, H, _, _, _, _, state = core.run([V], [0], [5], [0], resumes=[None], max_iter=25, **rules)[0]
-    found = core.run([V], [0], [5], [0], [(W, H)], resumes=[state], max_iter=15, **rules)[0]
-    np.testing.assert_allclose(found[0], whole.W, rtol=1e-10, atol=1e-12)
-    assert found[2] == pytest.approx(whole.error, rel=1e-12)
-
-
 def test_errors_of_coarser_stages_end_where_the_next_begins():
     V = planted(60, 45, 5)
     U, Z, lost = core.sketch(V, 12, seed=3)
     coarse = one(("low-rank", U, Z), 5, max_iter=30, tol=0, order=False, scale="none")
     earlier = np.stack([coarse.errors, np.zeros(31)], axis=1)
-    _, _, _, made, _, kept, _ = core.run(
+    _, _, _, made, _, kept = core.run(
         [V], [0], [5], [0], [(coarse.W, coarse.H)], earlier=[earlier], max_iter=40, tol=0.0
     )[0]
     assert (made, len(kept)) == (40, 41)

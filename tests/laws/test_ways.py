@@ -120,6 +120,7 @@ CASES = {
         5,
         {"regularize_H": Fixed(_planted(60, 40, 5, 1)[:1].T, np.arange(5) == 2)},
     ),
+    "symmetric": Case(_planted(60, 40, 5, 1) @ _planted(60, 40, 5, 1).T, 5, {"symmetric": True}),
     "several starts": Case(_planted(150, 120, 8, 3), 8, {"n_init": 5}),
     "several starts of a sketch": Case(_planted(1000, 300, 10, 5), 8, {"n_init": 3}),
     "high rank": Case(_planted(300, 200, 30, 4), 30, {"init": "nndsvd", "max_iter": 20}),
@@ -188,8 +189,9 @@ def _at_an_odd_place(case: Case) -> Answer | None:
 
 def _among_many(case: Case, **more: Any) -> Answer | None:
     """Ask for the case in a list, between two others."""
-    if "n_init" in case.options or case is CASES["known columns"]:
-        return None  # lists keep every run, and known columns are of the size of one matrix
+    is_of_its_shape = any(case is CASES[name] for name in ("known columns", "symmetric"))
+    if "n_init" in case.options or is_of_its_shape:
+        return None  # lists keep every run, and other matrices are neither square nor of one size
     found = factorize_many(
         [OTHER, case.V, OTHER], [3, case.rank, 2], random_state=SEED - 1, **case.options, **more
     )

@@ -63,9 +63,13 @@ def _by_core(request: Request) -> Plan | None:
             )
         )
     if request.solver != "auto":
-        solver_kind(request.solver, request.problem)  # which refuses what it does not solve
+        solver_kind(
+            request.solver, request.problem, tied=request.is_symmetric
+        )  # which refuses what it does not solve
     V, max_iter = request.problem.V, request.limits.max_iter
     is_double, why = V.dtype == torch.float64, "the fastest for one matrix"
+    if request.is_symmetric:
+        why = "both factors are pulled together"
     precision = "mixed" if is_double and float(V.work()) >= T.CORE_SINGLE else "float64"
     stages = [Stage(View.ITSELF, HER(), "her", why, max_iter, precision=precision)]
     if (width := _width_of_sketch(request)) is not None:
@@ -91,7 +95,7 @@ def _by_core(request: Request) -> Plan | None:
 def _start_of_core(request: Request) -> _Start:
     """The start of that name; where none is named, rotated if V is large enough to pay for it."""
     problem, (m, n) = request.problem, request.problem.V.shape
-    if request.start != "auto":
+    if request.start != "auto" or request.is_symmetric:
         return _start(request, request.start, View.ITSELF)
     if problem.is_plain and problem.rank >= T.FULL * min(m, n):
         return _named(request, "auto", View.ITSELF)
@@ -104,7 +108,9 @@ def _start_of_core(request: Request) -> _Start:
 def _width_of_sketch(request: Request) -> int | None:
     """How wide a sketch is on which to iterate first; None where it does not pay."""
     problem, V = request.problem, request.problem.V
-    if not (problem.is_plain and isinstance(V, Dense)) or request.start == "custom":
+    if request.is_symmetric or request.start == "custom":
+        return None
+    if not (problem.is_plain and isinstance(V, Dense)):
         return None
     (m, n), p = V.shape, 2 * problem.rank + OVERSAMPLING
     pays = m * n >= T.CORE_SKETCH and m * n >= T.CORE_SKETCH_PAYS * (m + n) * p

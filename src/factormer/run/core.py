@@ -28,6 +28,7 @@ from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stop import Watch
 from factormer.run.trace import Row, Trace
+from factormer.solvers.symmetric import Symmetric
 from factormer.starts import Initializer, Random, Rotated
 
 _MOST_ITERATIONS = 2**31 - 1  # that the core counts
@@ -51,7 +52,7 @@ def lacks(request: Request) -> str | None:
         return "its solver is 'her', without a network"
     if request.limits.stop != "auto":
         return "it has a stop rule of its own"
-    if request.is_symmetric or request.is_settled:
+    if request.is_settled:
         return "it finds two factors"
     if any(o.fixed is not None and bool((o.fixed.columns < 0).any()) for o in on):
         return "known columns have negative entries"
@@ -95,6 +96,7 @@ class Rules:
     tol: float
     l1: tuple[float, float]
     l2: tuple[float, float]
+    pull: float
     precision: str
     finish: str
     order: bool
@@ -111,6 +113,7 @@ class Rules:
             tol=request.limits.tol,
             l1=(float(weights[0][0]), float(weights[1][0])),
             l2=(float(weights[0][1]), float(weights[1][1])),
+            pull=Symmetric().pull if request.is_symmetric else 0.0,
             precision=stage.precision,
             finish="exact" if is_last and plan.settles else "none",
             order=tidies and request.order is not None,
@@ -151,14 +154,15 @@ def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
     """
     request = plan.request
     problem = request.problem if V is None else replace(request.problem, V=V)
-    x = _point(run, problem)
+    x = _point(run, request, problem)
     if run.status in _CUT_SHORT and not request.keeps_order:  # maybe before the last stage
         x = canonical(x, request.order, request.scale if request.is_free else None)
     error = torch.from_numpy(np.array(run.error))
     blurred = isinstance(problem.V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
     is_known = run.error < math.inf
-    in_time = run.status not in _CUT_SHORT or problem.V.work() * problem.rank <= _AFTERWARDS
-    if in_time and (blurred or not is_known):
+    is_cut = run.status in _CUT_SHORT
+    in_time = not is_cut or problem.V.work() * problem.rank <= _AFTERWARDS
+    if in_time and (blurred or not is_known or (is_cut and request.is_symmetric)):
         error = problem.rmse(x)
     return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
@@ -221,7 +225,9 @@ class _Looks:
             for row in trace.rows[first:]:
                 self._eyes.callback(row)
         watch = self._eyes.watch
-        return watch is not None and bool(watch(_point(run, plan.request.problem), trace))
+        return watch is not None and bool(
+            watch(_point(run, plan.request, plan.request.problem), trace)
+        )
 
 
 def finished(
@@ -347,7 +353,7 @@ def _carried_out(
         **vars(rules),
     )
     statuses, ended = [Status[name] for name in module.STATUSES], []
-    for (W, H, error, _, status, history, _), lane, before in zip(found, lanes, runs, strict=True):
+    for (W, H, error, _, status, history), lane, before in zip(found, lanes, runs, strict=True):
         history[0 if before is None else len(before.history) :, 1] += offset
         read = passes.of(len(history), before, lane)
         ended.append(Run(W, H, error, statuses[status], history, read))
@@ -476,9 +482,15 @@ def _trace(plan: Plan, run: Run) -> Trace:
     return trace
 
 
-def _point(run: Run, problem: Problem) -> Factors:
-    """The factors in the precision of V, with known columns to the last digit."""
-    return problem.taken(Factors(torch.from_numpy(run.W), torch.from_numpy(run.H)))
+def _point(run: Run, request: Request, problem: Problem) -> Factors:
+    """The factors in the precision of V, with known columns to the last digit.
+
+    Where V ≈ H Hᵀ is asked for, both are the mean of the pair that the core iterates on.
+    """
+    W, H = torch.from_numpy(run.W), torch.from_numpy(run.H)
+    if request.is_symmetric:
+        W = H = (W + H) / 2
+    return problem.taken(Factors(W, H))
 
 
 def _left(until: float | None) -> float:
