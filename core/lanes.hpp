@@ -15,13 +15,13 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
     const Lane& lane = course.lane;
     const Index r = lane.rank;
     auto mark = arena.mark();
-    double *sums_of = arena.zeros<double>(2 * r), *norms = arena.zeros<double>(2 * r), *share = arena.zeros<double>(r);
+    double *sums_of = arena.take<double>(2 * r), *norms = arena.take<double>(2 * r), *share = arena.zeros<double>(r);
     double* times = arena.take<double>(2 * r);
     int32_t* order = arena.zeros<int32_t>(r);
     crew.share_all(2 * r, [&](Index k, int, Look&) {
         const Side<Real>& d = run.side[k / r];
-        const Real* x = d.kept + k % r * d.ld;
-        for (Index i = 0; i < d.n; ++i) sums_of[k] += double(x[i]), norms[k] += double(x[i]) * double(x[i]);
+        const Survey seen = survey_run(d.kept + k % r * d.ld, d.n);
+        sums_of[k] = seen.total, norms[k] = seen.squares;
     });
     const bool keeps = lane.fixed[0] || lane.fixed[1];
     if (course.rules.order && !keeps)

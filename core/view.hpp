@@ -53,8 +53,11 @@ class Arena {
 #else
     static constexpr size_t least = size_t(1) << 18;
 #endif
+    static constexpr size_t most_kept = size_t(128) << 20;
     Block* top_ = nullptr;
-    Block* spare_ = nullptr;  // one block kept for the next call
+    Block* spare_ = nullptr;          // one block kept for the next call
+    size_t taken_ = 0, most_ = 0;     // bytes of all blocks, now and at most since there were none
+    size_t whole_ = 0;                // the most that was needed the last time, up to what is kept: the size of a first block
     void* (*allocate_)(size_t) = nullptr;
     void (*release_)(void*) = nullptr;
 
@@ -65,12 +68,14 @@ class Arena {
             spare_ = nullptr;
         } else {
             size_t size = bytes > least ? bytes : least;
+            if (least && !top_ && whole_ > size) size = whole_;
             block = static_cast<Block*>(allocate_(size + head));
             if (!block) throw OutOfMemory{};
             block->size = size;
         }
         block->before = top_, block->used = 0;
-        top_ = block;
+        top_ = block, taken_ += block->size;
+        most_ = taken_ > most_ ? taken_ : most_;
     }
 
    public:
@@ -95,9 +100,9 @@ class Arena {
         if (top_) top_->used = m.used;
     }
     void pop() {  // of the blocks that come free, the largest is kept up to a limit
-        constexpr size_t most_kept = size_t(128) << 20;
         Block* block = top_;
-        top_ = block->before;
+        top_ = block->before, taken_ -= block->size;
+        if (!top_) whole_ = most_ < most_kept ? most_ : most_kept, most_ = 0;
         if (least && block->size <= most_kept && (!spare_ || spare_->size < block->size)) {
             if (spare_) release_(spare_);
             spare_ = block;
