@@ -299,15 +299,16 @@ class Squares {
         return whole;
     }
 
-    // Make the components of side s orthonormal, by Cholesky factors of their Gram matrix. The first two times the diagonal is raised, which
-    // keeps the factor stable for components that nearly depend on each other; what depends on others to all digits becomes zero.
+    // Make the components of side s orthonormal, by Cholesky factors of their Gram matrix, until that is the identity. The first two times
+    // the diagonal is raised, unless it is near the identity already, which keeps the factor stable for components that nearly depend on each
+    // other; what depends on others to all digits becomes zero.
     bool orthonormalize(int s) {
         Side<Real>& d = side[s];
-        double* L = given_gram_;
-        for (int round = 0; round < 4; ++round) {
+        double *L = given_gram_, away = 1;  // the largest entry of the Gram matrix without the identity
+        for (int round = 0; round < 4 && away > 64 * eps; ++round) {
             double largest = 0;
             for (Index c = 0; c < r_; ++c) largest = d.gram[c * r_ + c] > largest ? d.gram[c * r_ + c] : largest;
-            const double raised = round < 2 ? 16 * eps * largest : 0, least = 16 * eps;
+            const double raised = round < 2 && away > 0.5 ? 16 * eps * largest : 0, least = 16 * eps;
             for (Index c = 0; c < r_; ++c) {
                 for (Index e = 0; e <= c; ++e) {
                     double value = d.gram[c * r_ + e] + (e == c ? raised : 0), whole = value;
@@ -331,6 +332,12 @@ class Squares {
             });
             if (!whole) return false;
             add_up(d, d.gram);
+            away = 0;
+            for (Index c = 0; c < r_; ++c)
+                for (Index e = 0; e <= c; ++e) {
+                    const double one = e == c && L[c * r_ + c] > 0, apart = __builtin_fabs(d.gram[c * r_ + e] - one);
+                    away = apart > away ? apart : away;
+                }
         }
         return true;
     }
