@@ -13,6 +13,7 @@ inline constexpr double gain_share = 0.3;         // of tol: what the last 15 % 
 inline constexpr double exact_share = 100;        // of ε²‖V‖²: a squared error that is only rounding
 inline constexpr double unresolved_share = 64;    // of ε‖V‖²: the same where errors cannot be formed entry by entry
 inline constexpr double resolved_share = 1e-8;    // of ‖V‖²: squared errors below it are formed entry by entry
+inline constexpr double rising_share = 16;         // of ε‖V‖²: a rise of the squared error that is only rounding
 inline constexpr double single_share = 2e-8;      // of ‖V‖²: a fall of the squared error that float32 cannot tell from none
 inline constexpr double single_small = 1e-6;      // of ‖V‖²: a squared error that float32 cannot resolve
 
@@ -27,7 +28,6 @@ inline constexpr double sweep_alpha = 0.5;        // cost of the sweeps relative
 inline constexpr double sweep_share = 0.1;        // of the first sweep's change: a change at which sweeps end
 inline constexpr double refine_share = 1e-4;      // the same in the refinement of W
 inline constexpr int32_t refine_sweeps = 60;
-inline constexpr double refine_rounding = 16;     // of ε‖V‖²: a rise of the squared error that is rounding
 inline constexpr double flat_ulps = 100;          // a curvature below (100 ε)² times the largest counts as zero
 
 inline constexpr double largest_real = 1.7976931348623157e308;

@@ -124,11 +124,13 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
     } else {
         begin(run, V, of, course, crew, arena);
     }
+    const bool is_coarse = !goes_on || rules.max_iter <= first_iteration;  // whether the last error was measured in float32, or not at all
+    bool is_evaluated = false;
     if (goes_on) run.run(course, true, shows(run));
     if (course.pull > 0) run.join(course);
     else if (!crew.looks[0].ended() && course.status != Status::nonfinite) {
         if (rules.finish != Finish::none) run.refine(course, rules.finish == Finish::exact);
-        else if (!goes_on || rules.max_iter <= first_iteration) run.evaluate(course);
+        else if (is_coarse) run.evaluate(course), is_evaluated = true;
         run.resolve(course);
     }
     lane.iterations = course.iterations, lane.status = course.status;
@@ -136,6 +138,7 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
                  : course.history.count                ? course.history.error(course.history.count - 1)
                                                        : course.momentum.error;
     if (course.history.count == 0) course.history.push(lane.error, host.seconds(host.self));
+    else if (is_evaluated) lane.history[2 * (course.history.count - 1)] = lane.error;
     write(run, course, of.root, crew, arena);
 }
 

@@ -225,7 +225,8 @@ class Squares {
                 course.status = Status::nonfinite;
                 return;
             }
-            if (has_ended(course, refused, last_stage)) return;
+            const bool is_rise = refused && !(now - course.momentum.error <= rising_share * eps * course.sq_norm);
+            if (!is_rise && has_ended(course, last_stage)) return;
             if (!last_stage && !refused && is_rounding(before, now, course.sq_norm)) return;
             if (course.iterations % look_every == 0 && show(course)) look.end(Status::interrupted);
             if (look(V_.work() * double(r_) * 1e-3 + 1e3)) break;
@@ -247,7 +248,7 @@ class Squares {
         share_ = Real(refine_share);
         bool whole = propose(1, 0, side[1].gram) && half_step(0, side[1].gram, 0, refine_sweeps);
         share_ = Real(sweep_share), reals_ = nullptr;
-        double now = whole ? objective(course) : 0, rounding = refine_rounding * eps * course.sq_norm;
+        double now = whole ? objective(course) : 0, rounding = rising_share * eps * course.sq_norm;
         if (course.momentum.error < resolved_share * course.sq_norm) {
             rounding = 0;
             if constexpr (Matrix::is_dense && sizeof(Real) == 8)
@@ -380,11 +381,11 @@ class Squares {
         }
     }
 
-    bool has_ended(Course& course, bool refused, bool last_stage) {
+    bool has_ended(Course& course, bool last_stage) {
         const Rules& rules = course.rules;
         double now = course.momentum.error;
         int32_t t = course.iterations;
-        if (!(rules.tol > 0) || refused) return false;
+        if (!(rules.tol > 0)) return false;
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
         if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
         if (!is_look(t) || !has_settled(course.history.error(look_back(t)), course.history.error(t), rules.tol)) return false;
