@@ -306,7 +306,7 @@ class Squares {
     bool orthonormalize(int s) {
         Side<Real>& d = side[s];
         double *L = given_gram_, away = 1;  // the largest entry of the Gram matrix without the identity
-        for (int round = 0; round < 4 && away > 64 * eps; ++round) {
+        for (int round = 0; round < 4 && away > 4 * eps; ++round) {
             double largest = 0;
             for (Index c = 0; c < r_; ++c) largest = d.gram[c * r_ + c] > largest ? d.gram[c * r_ + c] : largest;
             const double raised = round < 2 && away > 0.5 ? 16 * eps * largest : 0, least = 16 * eps;

@@ -162,7 +162,8 @@ def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
     is_known = run.error < math.inf
     is_cut = run.status in _CUT_SHORT
     in_time = not is_cut or problem.V.work() * problem.rank <= _AFTERWARDS
-    if in_time and (blurred or not is_known or (is_cut and request.is_symmetric)):
+    is_rough = is_cut and (request.is_symmetric or plan.stages[0].view is View.SKETCH)
+    if in_time and (blurred or not is_known or is_rough):
         error = problem.rmse(x)
     return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
