@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,13 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests import compiled, shapes
+from tests import compiled
 
-shapes.install()  # before anything imports factormer
+CHECKS_SHAPES = find_spec("beartype") is not None
+if CHECKS_SHAPES:
+    from tests import shapes
+
+    shapes.install()  # before anything imports factormer
 
 settings.register_profile("factormer", deadline=None, derandomize=True)
 settings.load_profile("factormer")
@@ -21,6 +26,10 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="rewrite tests/golden/*.json")
+
+
+def pytest_report_header() -> str | None:
+    return None if CHECKS_SHAPES else "shapes of arrays are not checked: beartype is missing"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
