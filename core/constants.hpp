@@ -10,6 +10,7 @@ inline constexpr int32_t look_every = 5;          // iterations between two look
 inline constexpr int32_t first_look = 10;         // iterations before which nothing counts as convergence
 inline constexpr int32_t back_of = 17, back_in = 20;  // the gain since iteration ⌊17t/20⌋ is judged
 inline constexpr double gain_share = 0.3;         // of tol: what the last 15 % of a run may gain, if half as much again may gain tol
+inline constexpr double none_share = 1e-3;         // of tol: an error relative to the size of V that counts as none
 inline constexpr double exact_share = 100;        // of ε²‖V‖²: a squared error that is only rounding
 inline constexpr double unresolved_share = 64;    // of ε‖V‖²: the same where errors cannot be formed entry by entry
 inline constexpr double resolved_share = 1e-8;    // of ‖V‖²: squared errors below it are formed entry by entry

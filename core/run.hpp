@@ -387,7 +387,7 @@ class Squares {
         int32_t t = course.iterations;
         if (!(rules.tol > 0)) return false;
         bool resolved = Matrix::is_dense && sizeof(Real) == 8 && course.is_plain();
-        if (is_exact(now, course.sq_norm, eps, resolved)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
+        if (is_exact(now, course.sq_norm, eps, resolved, rules.tol)) return course.status = last_stage ? Status::converged : Status::max_iter, true;
         if (!is_look(t) || !has_settled(course.history.error(look_back(t)), course.history.error(t), rules.tol)) return false;
         if (2 * gain_share * rules.tol * now > single_share * course.sq_norm) return course.status = Status::converged, true;
         // Float32 cannot see such a gain: its stage ends here, and the pace of the next one counts from its own beginning.

@@ -1,6 +1,6 @@
 // When a run has converged: with b(t) the least error of t iterations, if half as many iterations again would gain no more than tol·b(t)
 // at the pace of the last 15 % of the run, over which it gained b(⌊17t/20⌋) − b(t). So nothing is compared with the start, and no
-// gradient is needed. An error that is nothing but rounding has converged as well.
+// gradient is needed. An error that is nothing but rounding, or below a thousandth of tol times the size of V, has converged as well.
 #pragma once
 #include "constants.hpp"
 
@@ -12,8 +12,9 @@ inline int32_t look_back(int32_t t) { return int32_t(int64_t(t) * back_of / back
 
 inline bool has_settled(double then, double now, double tol) { return then - now <= gain_share * tol * now; }
 
-inline bool is_exact(double sq_error, double sq_norm, double eps, bool resolved) {
-    return sq_error <= (resolved ? exact_share * eps * eps : unresolved_share * eps) * sq_norm;
+inline bool is_exact(double sq_error, double sq_norm, double eps, bool resolved, double tol) {
+    const double rounding = resolved ? exact_share * eps * eps : unresolved_share * eps, none = none_share * tol;
+    return sq_error <= (none * none > rounding ? none * none : rounding) * sq_norm;
 }
 
 // Whether a stage in float32 ends: its errors no longer decide anything.

@@ -101,7 +101,8 @@ def factorize(
         Outer iterations at most; one is an update of H and one of W.
     tol : float
         The relative error that may be left ungained: stop once half as many iterations again would
-        lower the error by less than `tol` of it, at the pace of the last ones; 0: never.
+        lower the error by less than `tol` of it, at the pace of the last ones, or once the error is
+        a thousandth of `tol` times the size of V; 0: never.
     stop : {"auto", "gradient", "sklearn"}
         "auto": by `tol` as above (data beyond memory: "gradient"). "gradient": once the projected
         gradient is `tol` times that of the start. "sklearn": once ten iterations lower the error by

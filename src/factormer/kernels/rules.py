@@ -20,6 +20,12 @@ BACK_OF, BACK_IN = 17, 20  # the gain since iteration ⌊17t/20⌋ is judged
 GAIN_SHARE = 0.3  # of tol, which the last 15 % of a run gain if half as much again gains all of it
 NOISE = 1e-6  # of the least error: how far above it the last one may be, for rounding, at any tol
 EXACT = 10  # times ε times the mean of V: the error of a fit that is exact up to rounding
+NONE = 1e-3  # of tol, times the mean of V: an error that counts as none
+
+
+def exact_below(tol: float, eps: float) -> float:
+    """Return the error, over the mean of V, at which a fit counts as exact."""
+    return max(EXACT * eps, NONE * tol)
 
 
 def has_settled(errors: np.ndarray, tol: float) -> Any:

@@ -20,7 +20,7 @@ from factormer.accelerate.her import is_small_for
 from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from factormer.kernels.rules import EXACT, LOOK_EVERY, has_settled
+from factormer.kernels.rules import LOOK_EVERY, exact_below, has_settled
 from factormer.kernels.threads import scratch
 from factormer.problem.arrays import side_by_side
 from factormer.problem.products import RESOLVED
@@ -102,7 +102,9 @@ def fitted(
                 for row in trace.rows[-len(errors) :]:
                     callback(row)
             passes = 0
-            if limits.tol and (rmse <= EXACT * _EPS or has_settled(history, limits.tol)):
+            if limits.tol and (
+                rmse <= exact_below(limits.tol, _EPS) or has_settled(history, limits.tol)
+            ):
                 status = Status.CONVERGED
                 break
             if until is not None and now >= until:

@@ -17,7 +17,7 @@ from factormer.data import Blocks, Matrix, n_entries
 from factormer.data.factors import Factors, every
 from factormer.data.held import Held
 from factormer.data.spread import Spread
-from factormer.kernels.rules import EXACT, has_settled
+from factormer.kernels.rules import EXACT, exact_below, has_settled
 from factormer.problem.problem import Problem
 from factormer.run.result import Status
 from factormer.run.trace import Trace
@@ -36,8 +36,8 @@ class Pace:
     """Stop once half as many iterations again would gain no more than `tol` of the error.
 
     The gain is judged by the pace of the last 15 % of the run (`kernels.rules.has_settled`), so the
-    rule is the same from every start, and needs no gradient. A fit that is exact up to rounding has
-    converged as well; 0 never stops. A stack stops when all of its members may. Where a run goes on
+    rule is the same from every start, and needs no gradient. A fit that is exact up to rounding, or
+    to a thousandth of `tol` times the mean of V, has converged as well; 0 never stops. A stack stops when all of its members may. Where a run goes on
     with another problem, as from a sketch of V to V, the squares of earlier errors are moved by the
     difference that this makes at its point.
     """
@@ -46,7 +46,7 @@ class Pace:
         self.tol = tol
         self._problem: Problem | None = None
         self._errors = np.empty(0)  # of 0, 1, … iterations (T + 1, *b)
-        self._exact = np.empty(0)  # errors that are nothing but rounding (*b)
+        self._exact = np.empty(0)  # errors of fits that count as exact (*b)
 
     def __call__(self, problem: Problem, x: Factors, trace: Trace) -> Status | None:
         if not self.tol:
@@ -59,7 +59,7 @@ class Pace:
                 self._move(problem, x)
             self._problem = problem
             eps = torch.finfo(x.W.dtype).eps
-            self._exact = EXACT * eps * problem.mean().double().cpu().numpy()
+            self._exact = exact_below(self.tol, eps) * problem.mean().double().cpu().numpy()
         self._errors = np.concatenate([self._errors, later]) if len(self._errors) else later
         met = (self._errors[-1] <= self._exact) | has_settled(self._errors, self.tol)
         return Status.CONVERGED if bool(np.all(met)) else None
