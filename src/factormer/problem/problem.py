@@ -174,8 +174,8 @@ class Problem:
 
     def taken(self, x: Factors) -> Factors:
         """The point in the precision of V, with known columns in place."""
-        W, H = (F.to(self.V.dtype) for F in x)
-        return Factors(self.on_w.placed(W), self.on_h.placed(H))
+        dtype = self.V.dtype
+        return Factors(self.on_w.placed(x.W.to(dtype)), self.on_h.placed(x.H.to(dtype)))
 
     def start(self) -> Problem:
         """The plain problem that starts are made for."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,8 +166,7 @@ def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
     return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
 
-@dataclass(frozen=True)
-class Eyes:
+class Eyes(NamedTuple):
     """Who looks on: `callback` gets each row of a trace, `watch` points and traces.
 
     The core lets them look every few iterations, at the lanes of the calling thread; what they have
@@ -472,10 +471,11 @@ def _fixed(problem: Problem, count: int) -> list[Any] | None:
 
 
 def _trace(plan: Plan, run: Run) -> Trace:
-    trace, problem = Trace(), plan.request.problem
-    trace.entries, trace.measure = np.float64(math.prod(problem.V.shape)), problem.measure
+    problem = plan.request.problem
     errors, seconds = run.history.T.copy()
-    trace.follow(torch.from_numpy(errors), seconds, run.passes)
+    trace = Trace.of(torch.from_numpy(errors), seconds, run.passes)
+    trace.entries = np.float64(math.prod(problem.V.shape))
+    trace.measure = problem.measure
     return trace
 
 

@@ -60,6 +60,16 @@ class Trace:
         self.measure = "RMSE"  # or what was minimised instead, of which `loss` is the value
         self._block: tuple[Tensor, np.ndarray, np.ndarray] | None = None  # columns of later rows
 
+    @staticmethod
+    def of(rmse: Float[Tensor, " k"], seconds: np.ndarray, passes: np.ndarray) -> Trace:
+        """Return a trace with a row for each error, at least one.
+
+        Seconds and passes are those since the run began.
+        """
+        trace = Trace()
+        trace._block = (rmse, seconds, passes)
+        return trace
+
     @property
     def rows(self) -> list[Row]:
         """The rows, one for each iteration, in the unit of the trace."""
@@ -161,12 +171,6 @@ class Trace:
         else:
             (_, before, read), k = self._last_known(), np.arange(1, len(rmse) + 1)
             self._block = (rmse, before + seconds / len(k) * k, read + passes * k // len(k))
-
-    def follow(self, rmse: Float[Tensor, " k"], seconds: np.ndarray, passes: np.ndarray) -> None:
-        """Add a row for each error; seconds and passes are those since the run began."""
-        self._known()  # so that there is only one block
-        if len(rmse):
-            self._block = (rmse, seconds, passes)
 
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""
