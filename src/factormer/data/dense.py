@@ -63,7 +63,7 @@ class Dense:
         size = max(1, (_BLOCK if on_cpu else 2**26) // n)
         return gather(part, m, size, work=m * n if on_cpu else 0)
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.stored.shape)
 

@@ -74,10 +74,11 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 def _array(values: Any) -> np.ndarray:
     """Return an array; of pandas with nullable columns, with NaN where it has NA."""
-    kinds = getattr(values, "dtypes", ())
-    kinds = kinds if isinstance(kinds, Iterable) else (kinds,)  # a Series has one
-    if hasattr(values, "to_numpy") and any(_is_nullable(kind) for kind in kinds):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if hasattr(values, "to_numpy"):
+        kinds = getattr(values, "dtypes", ())
+        kinds = kinds if isinstance(kinds, Iterable) else (kinds,)  # a Series has one
+        if any(_is_nullable(kind) for kind in kinds):
+            return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(values)
 
 
@@ -132,7 +133,7 @@ def like(V: Any) -> Callable[[torch.Tensor], Any]:
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """Return the numbers as a numpy array."""
-    return tensor.detach().cpu().numpy()
+    return tensor.numpy(force=True)
 
 
 def _float_type(dtype: np.dtype) -> type:

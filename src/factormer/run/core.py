@@ -273,7 +273,8 @@ def _alike(
             break
         if stage.keep < 1:
             left = sorted(_kept(lanes, runs, at, stage.keep))
-            for k in set(at).difference(left):  # an error on a sketch says nothing beside errors on V
+            # An error on a sketch says nothing beside errors on V.
+            for k in set(at).difference(left):
                 runs[k] = runs[k]._replace(error=math.inf)
             at = left
     return runs
@@ -463,8 +464,8 @@ def stored(V: Matrix) -> Any:
 
 def _fixed(problem: Problem, count: int) -> list[Any] | None:
     """The components that stay as the starts have them, of W and of H, for each lane."""
-    known = [on.fixed for on in (problem.on_w, problem.on_h)]
-    if known == [None, None]:
+    known = problem.on_w.fixed, problem.on_h.fixed
+    if known == (None, None):
         return None
     places = [[] if f is None else np.flatnonzero(f.at.numpy()).tolist() for f in known]
     return [(places[0], places[1])] * count

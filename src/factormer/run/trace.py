@@ -179,7 +179,7 @@ class Trace:
         return scaled
 
     def __len__(self) -> int:
-        return len(self._rows) + (0 if self._block is None else len(self._block[0]))
+        return len(self._rows) + (0 if self._block is None else len(self._block[1]))
 
     def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
         """Draw error against "iteration", "seconds" or "passes" on axes, which are returned.
