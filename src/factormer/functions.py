@@ -217,6 +217,8 @@ def with_volumes(request: Request, started: float) -> Request:
     `started` is a reading of `time.perf_counter()`, from which a time limit counts for both fits.
     """
     problem = request.problem
+    if problem.is_free:
+        return request
     sides = {"on_w": problem.on_w.terms, "on_h": problem.on_h.terms}
     if all(getattr(term, "weight", 0) is not None for terms in sides.values() for term in terms):
         return request

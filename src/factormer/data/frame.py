@@ -24,7 +24,7 @@ class Labelled:
 
     def __call__(self, tensor: Tensor) -> np.ndarray:
         """Return the numbers as a numpy array."""
-        return tensor.detach().cpu().numpy()
+        return tensor.numpy(force=True)
 
     @staticmethod
     def of(V: Any) -> Labelled | None:

@@ -48,9 +48,11 @@ def as_tensor(values: Any, *, name: str, device: str | torch.device | None) -> t
                     dtype=array.dtype,
                 )
             )
-        if any(stride < 0 for stride in array.strides):  # numpy may still call it contiguous
+        array = np.asarray(array, _float_type(array.dtype), order="C")
+        backwards = any(stride < 0 for stride in array.strides)  # along an axis of one entry
+        if backwards or not array.flags.writeable:
             array = array.copy()
-        tensor = torch.from_numpy(np.require(array, _float_type(array.dtype), ["C", "W"]))
+        tensor = torch.from_numpy(array)
     if tensor.is_complex():
         raise ValueError(
             Sentence("{name} holds complex values; it must hold real numbers", name=Option(name))
@@ -72,10 +74,11 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 def _array(values: Any) -> np.ndarray:
     """Return an array; of pandas with nullable columns, with NaN where it has NA."""
-    kinds = getattr(values, "dtypes", ())
-    kinds = kinds if isinstance(kinds, Iterable) else (kinds,)  # a Series has one
-    if hasattr(values, "to_numpy") and any(_is_nullable(kind) for kind in kinds):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if hasattr(values, "to_numpy"):
+        kinds = getattr(values, "dtypes", ())
+        kinds = kinds if isinstance(kinds, Iterable) else (kinds,)  # a Series has one
+        if any(_is_nullable(kind) for kind in kinds):
+            return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(values)
 
 
@@ -130,7 +133,7 @@ def like(V: Any) -> Callable[[torch.Tensor], Any]:
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """Return the numbers as a numpy array."""
-    return tensor.detach().cpu().numpy()
+    return tensor.numpy(force=True)
 
 
 def _float_type(dtype: np.dtype) -> type:
@@ -189,8 +192,13 @@ def as_matrix(V: Any, *, device: str | torch.device | None = None) -> Dense | Sp
     if is_sparse(V):
         return _as_sparse(V, device)
     entries = as_tensor(V, name="V", device=device)
+    return as_dense(entries, extremes(entries))
+
+
+def as_dense(entries: torch.Tensor, bounds: tuple[float, float]) -> Dense:
+    """The tensor of `as_tensor` as a Matrix, with the same checks; `bounds` are its `extremes`."""
     check_shape(tuple(entries.shape))
-    _check_data(entries)
+    _check_data(entries, bounds)
     return Dense(entries)
 
 
@@ -214,8 +222,8 @@ def _as_sparse(V: Any, device: str | torch.device | None) -> Sparse:
     if not (csr.has_canonical_format and all(_is_plain(a) for a in arrays)):
         csr = csr.copy()
         csr.sum_duplicates()
-    if csr.nnz:
-        _check_data(torch.from_numpy(csr.data))
+    values = torch.from_numpy(csr.data)
+    _check_data(values, extremes(values))
     return Sparse.of(csr, None if device is None else as_device(device))
 
 
@@ -246,7 +254,7 @@ def as_factors(W: Any, H: Any, V: Matrix, rank: int) -> Factors:
                 f"{name} has shape {tuple(F.shape)}; for this V and rank {rank} the start must "
                 f"have shape {(*batch, size, rank)} (V ≈ W Hᵀ, so H is n×r)"
             )
-        _check_entries(F, name)
+        _check_entries(F, name, extremes(F))
         pair.append(F)
     return Factors(*pair)
 
@@ -283,14 +291,16 @@ def check_unit(unit: torch.Tensor, mean: torch.Tensor, degree: float) -> torch.T
     return unit
 
 
-def _extremes(tensor: torch.Tensor) -> tuple[float, float]:
-    """The least and the largest entry; NaN if an entry is NaN."""
+def extremes(tensor: torch.Tensor) -> tuple[float, float]:
+    """The least and the largest entry, NaN if an entry is NaN; zeros where there is none."""
+    if not tensor.numel():
+        return 0.0, 0.0
     low, high = tensor.aminmax()
-    return float(low), float(high)
+    return low.item(), high.item()
 
 
-def _check_data(V: torch.Tensor) -> None:
-    most, least = _check_entries(V, "V"), torch.finfo(V.dtype).tiny
+def _check_data(V: torch.Tensor, bounds: tuple[float, float]) -> None:
+    most, least = _check_entries(V, "V", bounds), torch.finfo(V.dtype).tiny
     if 0 < most < least:
         raise ValueError(
             f"V has {most:g} as its largest entry; {V.dtype} has full precision from {least:.2g} "
@@ -298,9 +308,9 @@ def _check_data(V: torch.Tensor) -> None:
         )
 
 
-def _check_entries(tensor: torch.Tensor, name: str) -> float:
+def _check_entries(tensor: torch.Tensor, name: str, bounds: tuple[float, float]) -> float:
     """Finite and not negative; the largest of them."""
-    low, high = _extremes(tensor)
+    low, high = bounds
     if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~tensor.isfinite()).sum())
         raise ValueError(

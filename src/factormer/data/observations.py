@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,16 @@ import scipy.sparse
 import torch
 
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse, checked, stored
-from factormer.data.intake import as_device, as_matrix, as_tensor, brought, check_shape, is_sparse
+from factormer.data.intake import (
+    as_dense,
+    as_device,
+    as_matrix,
+    as_tensor,
+    brought,
+    check_shape,
+    extremes,
+    is_sparse,
+)
 from factormer.sentence import Option, Sentence
 
 _FEW = 0.3  # share of known entries below which a dense V is better stored as a list of them
@@ -52,8 +62,10 @@ def observe(
             else _sparse(V, mask, weights, missing, device)
         )
     entries = as_tensor(V, name="V", device=device)
-    if known is None and not (entries.numel() and bool(entries.aminmax().min.isnan())):
-        return as_matrix(entries)
+    if known is None:
+        bounds = extremes(entries)
+        if not math.isnan(bounds[0]):
+            return as_dense(entries, bounds)
     absent = entries.isnan()
     omega = torch.where(absent, 0.0, 1.0).to(entries)
     if missing:

@@ -149,7 +149,8 @@ class Beta(Loss):
         return y
 
 
-FROBENIUS = Beta()
+_NAMED = {name: Beta(beta) for name, beta in NAMES.items()}
+FROBENIUS = _NAMED["frobenius"]
 
 
 def as_loss(given: Any) -> Loss:
@@ -159,7 +160,7 @@ def as_loss(given: Any) -> Loss:
     if isinstance(given, str):
         given = SHORT.get(given, given)
     if isinstance(given, str) and given in NAMES:
-        return Beta(NAMES[given])
+        return _NAMED[given]
     number: Any = given if isinstance(given, int | float) else math.nan
     if isinstance(given, bool) or not abs(number) <= LARGEST:
         names = ", ".join(repr(name) for name in NAMES)

@@ -19,11 +19,9 @@ from factormer.problem.entrywise import EntryByEntry
 from factormer.problem.loss import Loss
 from factormer.problem.losses import FROBENIUS
 from factormer.problem.passes import FromPasses
-from factormer.problem.penalties import Penalties
+from factormer.problem.penalties import NONE, Penalties
 from factormer.problem.products import FromProducts
 from factormer.sentence import Sentence
-
-NONE = Penalties()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +53,17 @@ class Problem:
         """The transposed problem Vᵀ ≈ H Wᵀ: the same objective at the swapped point (eq. 7)."""
         return turned(self, lambda: replace(self, V=self.V.T, on_w=self.on_h, on_h=self.on_w))
 
-    @cached_property
+    @property
     def is_quadratic(self) -> bool:
         """Whether the misfit is the squared error of all entries: normal equations suffice."""
         return self.loss.is_quadratic and not isinstance(self.V, Observed)
 
-    @cached_property
+    @property
     def is_free(self) -> bool:
         """Whether W ≥ 0, H ≥ 0 are the only constraints."""
         return self.on_w.is_plain and self.on_h.is_plain
 
-    @cached_property
+    @property
     def is_plain(self) -> bool:
         """Whether it is plain nonnegative least squares."""
         return self.is_quadratic and self.is_free
@@ -176,8 +174,8 @@ class Problem:
 
     def taken(self, x: Factors) -> Factors:
         """The point in the precision of V, with known columns in place."""
-        W, H = (F.to(self.V.dtype) for F in x)
-        return Factors(self.on_w.placed(W), self.on_h.placed(H))
+        dtype = self.V.dtype
+        return Factors(self.on_w.placed(x.W.to(dtype)), self.on_h.placed(x.H.to(dtype)))
 
     def start(self) -> Problem:
         """The plain problem that starts are made for."""

@@ -28,6 +28,7 @@ from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 from factormer.starts import Given, Initializer, Rotated, Separable, Vertices
 
+_HER = HER()
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
 
 
@@ -71,11 +72,11 @@ def _by_core(request: Request) -> Plan | None:
     if request.is_symmetric:
         why = "both factors are pulled together"
     precision = "mixed" if is_double and float(V.work()) >= T.CORE_SINGLE else "float64"
-    stages = [Stage(View.ITSELF, HER(), "her", why, max_iter, precision=precision)]
+    stages = [Stage(View.ITSELF, _HER, "her", why, max_iter, precision=precision)]
     if (width := _width_of_sketch(request)) is not None:
         until, single = max_iter - min(T.POLISH, (max_iter + 1) // 2), "float32"
         why = "an iteration there costs much less"
-        on_sketch = Stage(View.SKETCH, HER(), "her", why, until, False, single, width)
+        on_sketch = Stage(View.SKETCH, _HER, "her", why, until, False, single, width)
         stages.insert(0, on_sketch)
     start = _start_of_core(request)
     again = start
@@ -97,11 +98,13 @@ def _start_of_core(request: Request) -> _Start:
     problem, (m, n) = request.problem, request.problem.V.shape
     if request.start != "auto" or request.is_symmetric:
         return _start(request, request.start, View.ITSELF)
-    if problem.is_plain and problem.rank >= T.FULL * min(m, n):
+    if not problem.is_plain:
+        start = _start(request, "random", View.ITSELF)
+        return start._replace(why="penalties and known columns do the rest")
+    if problem.rank >= T.FULL * min(m, n):
         return _named(request, "auto", View.ITSELF)
-    if not problem.is_plain or m * n <= T.SVD_PAYS:
-        why = "V is small" if problem.is_plain else "penalties and known columns do the rest"
-        return _start(request, "random", View.ITSELF)._replace(why=why)
+    if m * n <= T.SVD_PAYS:
+        return _Start(STARTS["random"](), "random", "V is small")
     return _Start(Rotated(), "rotated", "an SVD of a sketch costs a few iterations, and saves many")
 
 

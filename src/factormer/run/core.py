@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,8 +88,7 @@ class Run(NamedTuple):
         return len(self.history) - 1
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """What the lanes of a call have in common: when they stop, and how they end."""
 
     max_iter: int
@@ -168,8 +167,7 @@ def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
     return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
 
 
-@dataclass(frozen=True)
-class Eyes:
+class Eyes(NamedTuple):
     """Who looks on: `callback` gets each row of a trace, `watch` points and traces.
 
     The core lets them look every few iterations, at the lanes of the calling thread; what they have
@@ -274,18 +272,17 @@ def _alike(
                 for k in at:
                     runs[k] = runs[k]._replace(status=cut)
             break
-        left = sorted(_kept(lanes, runs, at, stage.keep))
-        for k in set(at).difference(left):  # an error on a sketch says nothing beside errors on V
-            runs[k] = runs[k]._replace(error=math.inf)
-        at = left
+        if stage.keep < 1:
+            left = sorted(_kept(lanes, runs, at, stage.keep))
+            # An error on a sketch says nothing beside errors on V.
+            for k in set(at).difference(left):
+                runs[k] = runs[k]._replace(error=math.inf)
+            at = left
     return runs
 
 
 def _kept(lanes: list[Lane], runs: list[Run], at: list[int], share: float) -> Iterator[int]:
     """The runs that go on: of each plan on its matrix, the best of them, at least one."""
-    if share == 1:
-        yield from at
-        return
     groups: dict[Any, list[int]] = {}
     for k in at:
         groups.setdefault((id(lanes[k].plan), id(lanes[k].V)), []).append(k)
@@ -351,13 +348,13 @@ def _carried_out(
         seconds=_left(until),
         threads=width(),
         callback=looks,
-        **vars(rules),
+        **rules._asdict(),
     )
-    statuses, ended = [Status[name] for name in module.STATUSES], []
+    ended = []
     for (W, H, error, _, status, history), lane, before in zip(found, lanes, runs, strict=True):
         history[0 if before is None else len(before.history) :, 1] += offset
         read = passes.of(len(history), before, lane)
-        ended.append(Run(W, H, error, statuses[status], history, read))
+        ended.append(Run(W, H, error, Status[module.STATUSES[status]], history, read))
     if looks is not None and any([looks.show(k, run) for k, run in enumerate(ended)]):
         ended = [run._replace(status=Status.INTERRUPTED) for run in ended]
     return ended
@@ -409,14 +406,14 @@ class _Passes(NamedTuple):
     def of(self, count: int, before: Run | None, lane: Lane) -> np.ndarray:
         """Return the readings up to each of so many rows, of which `before` has the first."""
         is_sketch = self.stage.view is View.SKETCH
-        earlier = np.ones(1, int) if before is None else before.passes
-        begun = int(earlier[-1])
+        begun = 1 if before is None else int(before.passes[-1])
         if is_sketch or (before is None and type(lane.start) is Rotated):
             begun += READINGS
+        each = 0 if is_sketch else 2
         if before is None:
-            earlier = np.array([begun])
-        later = np.arange(1, count - len(earlier) + 1) * (0 if is_sketch else 2)
-        return np.concatenate([earlier, begun + later])
+            return begun + each * np.arange(count)
+        later = np.arange(1, count - len(before.passes) + 1)
+        return np.concatenate([before.passes, begun + each * later])
 
 
 def _starts(
@@ -468,18 +465,19 @@ def stored(V: Matrix) -> Any:
 
 def _fixed(problem: Problem, count: int) -> list[Any] | None:
     """The components that stay as the starts have them, of W and of H, for each lane."""
-    known = [on.fixed for on in (problem.on_w, problem.on_h)]
-    if known == [None, None]:
+    known = problem.on_w.fixed, problem.on_h.fixed
+    if known == (None, None):
         return None
     places = [[] if f is None else np.flatnonzero(f.at.numpy()).tolist() for f in known]
     return [(places[0], places[1])] * count
 
 
 def _trace(plan: Plan, run: Run) -> Trace:
-    trace, problem = Trace(), plan.request.problem
-    trace.entries, trace.measure = np.float64(math.prod(problem.V.shape)), problem.measure
+    problem = plan.request.problem
     errors, seconds = run.history.T.copy()
-    trace.follow(torch.from_numpy(errors), seconds, run.passes)
+    trace = Trace.of(torch.from_numpy(errors), seconds, run.passes)
+    trace.entries = np.float64(math.prod(problem.V.shape))
+    trace.measure = problem.measure
     return trace
 
 

@@ -138,7 +138,8 @@ def _by_core(
     until = None if limit is None else started + limit
     seeds += more_seeds(request.seed, plan.n_runs)
     result = core.fitted(plan, seeds, started, until, callback, watch)
-    return replace(result, misfit=misfit_of(request.problem, result))
+    misfit = misfit_of(request.problem, result)
+    return result if misfit is None else replace(result, misfit=misfit)
 
 
 def _thinned(plan: Plan) -> Plan:

@@ -136,12 +136,12 @@ class Plan:
     def _explained(self, start: str, stages: list[tuple[str, int]]) -> Explanation:
         """Return the plan in words with these stages, each with the iteration that it ends at."""
         last = len(stages) - 1
-        said = tuple(
+        said = [
             f"{what}\n{self._until(max_iter, k == last)}"
             for k, (what, max_iter) in enumerate(stages)
-        )
+        ]
         measure, engine = self.request.problem.measure, self.way.value
-        return Explanation(self._asked(), start, said, self._finish(), measure, engine)
+        return Explanation(self._asked(), start, tuple(said), self._finish(), measure, engine)
 
     def __str__(self) -> str:
         return str(self.explanation)
@@ -149,7 +149,7 @@ class Plan:
     def _asked(self) -> str:
         problem = self.request.problem
         V = problem.V
-        size = "×".join(str(size) for size in V.shape)
+        size = "×".join(map(str, V.shape))
         kind, dtype = type(V).__name__.lower(), str(V.dtype).removeprefix("torch.")
         loss = "squared error"
         if not problem.is_plain:

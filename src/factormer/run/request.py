@@ -215,15 +215,17 @@ def as_name(keyword: str, value: Any) -> str:
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise if the value is not one of the choices."""
-    if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
-        raise ValueError(
-            Sentence(
-                "{name} is {value!r}; choose one of {choices}",
-                name=Option(name),
-                value=value,
-                choices=", ".join(map(repr, choices)),
-            )
+    for choice in choices:
+        if value is choice or (isinstance(choice, str) and value == choice):
+            return
+    raise ValueError(
+        Sentence(
+            "{name} is {value!r}; choose one of {choices}",
+            name=Option(name),
+            value=value,
+            choices=", ".join(map(repr, choices)),
         )
+    )
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:

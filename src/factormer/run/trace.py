@@ -60,6 +60,16 @@ class Trace:
         self.measure = "RMSE"  # or what was minimised instead, of which `loss` is the value
         self._block: tuple[Tensor, np.ndarray, np.ndarray] | None = None  # columns of later rows
 
+    @staticmethod
+    def of(rmse: Float[Tensor, " k"], seconds: np.ndarray, passes: np.ndarray) -> Trace:
+        """Return a trace with a row for each error, at least one.
+
+        Seconds and passes are those since the run began.
+        """
+        trace = Trace()
+        trace._block = (rmse, seconds, passes)
+        return trace
+
     @property
     def rows(self) -> list[Row]:
         """The rows, one for each iteration, in the unit of the trace."""
@@ -162,12 +172,6 @@ class Trace:
             (_, before, read), k = self._last_known(), np.arange(1, len(rmse) + 1)
             self._block = (rmse, before + seconds / len(k) * k, read + passes * k // len(k))
 
-    def follow(self, rmse: Float[Tensor, " k"], seconds: np.ndarray, passes: np.ndarray) -> None:
-        """Add a row for each error; seconds and passes are those since the run began."""
-        self._known()  # so that there is only one block
-        if len(rmse):
-            self._block = (rmse, seconds, passes)
-
     def scaled(self, c: Float[Tensor, "*b"]) -> Trace:
         """The trace of the same run on c·V."""
         scaled = Trace(self._rows, c * self.unit)
@@ -175,7 +179,7 @@ class Trace:
         return scaled
 
     def __len__(self) -> int:
-        return len(self._rows) + (0 if self._block is None else len(self._block[0]))
+        return len(self._rows) + (0 if self._block is None else len(self._block[1]))
 
     def plot(self, ax: Any = None, *, x: str = "iteration", label: str | None = None) -> Any:
         """Draw error against "iteration", "seconds" or "passes" on axes, which are returned.

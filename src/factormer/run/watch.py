@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from factormer.data.factors import Factors
@@ -11,12 +11,13 @@ from factormer.run.stop import Glance, Watch
 from factormer.run.trace import Trace
 
 
-@contextmanager
-def bar(shown: bool, total: int) -> Iterator[Watch | None]:
+def bar(shown: bool, total: int) -> AbstractContextManager[Watch | None]:
     """A bar that follows the iterations, in a terminal or a notebook; one line elsewhere."""
-    if not shown:
-        yield None
-        return
+    return _bar(total) if shown else nullcontext()
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Watch]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = ("NMF", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -1,6 +1,7 @@
 """Penalties and constraints on a factor."""
 
 from factormer.problem.penalties.penalty import Penalty as Penalty
+from factormer.problem.penalties.several import NONE as NONE
 from factormer.problem.penalties.several import Penalties as Penalties
 from factormer.problem.penalties.terms import L1 as L1
 from factormer.problem.penalties.terms import L2 as L2

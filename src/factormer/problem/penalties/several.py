@@ -35,7 +35,7 @@ class Penalties:
         several = isinstance(given, list | tuple)
         terms = () if given is None else tuple(given) if several else (given,)
         if not terms:
-            return Penalties()
+            return NONE
         for term in terms:
             if not isinstance(term, Penalty):
                 raise ValueError(
@@ -221,3 +221,6 @@ class Penalties:
                     )
                 )
         return Penalties(terms)
+
+
+NONE = Penalties()  # one object, so that what it keeps is computed once
