@@ -37,9 +37,9 @@ class Pace:
 
     The gain is judged by the pace of the last 15 % of the run (`kernels.rules.has_settled`), so the
     rule is the same from every start, and needs no gradient. A fit that is exact up to rounding, or
-    to a thousandth of `tol` times the mean of V, has converged as well; 0 never stops. A stack stops when all of its members may. Where a run goes on
-    with another problem, as from a sketch of V to V, the squares of earlier errors are moved by the
-    difference that this makes at its point.
+    to a thousandth of `tol` times the mean of V, has converged as well; 0 never stops. A stack
+    stops when all of its members may. Where a run goes on with another problem, as from a sketch of
+    V to V, the squares of earlier errors are moved by the difference that this makes at its point.
     """
 
     def __init__(self, tol: float = 1e-4) -> None:
