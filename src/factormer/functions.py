@@ -168,10 +168,11 @@ def factorize(
 
     Notes
     -----
-    V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
-    With another loss, weights or penalties the solvers are "newton", "mu", "mu-extrapolated",
-    "hals" (squared error only) and "ao-admm" (any penalty); there is no learned part, and
-    `trace.loss` is the objective (docs/losses.md).
+    The unit of V does not matter, except to the weights of penalties.
+    With another loss, unknown entries, weights or penalties, the solvers are "newton", "mu",
+    "mu-extrapolated", "hals" (squared error only) and "ao-admm" (any penalty); L1, L2 and known
+    columns alone leave "her" to the core. The any-rank networks are the only ones that serve there,
+    and `trace.loss` is the objective (docs/losses.md).
     """
     started = time.perf_counter()
     check_callable("callback", callback)
