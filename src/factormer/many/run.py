@@ -1,4 +1,8 @@
-"""Carry many jobs out: on a GPU's chip, compiled on threads, or one after another."""
+"""Carry many jobs out.
+
+Jobs go to the chip of a GPU or to the compiled core where these serve. Of the rest, those with
+one V beyond memory share its passes, light ones run on threads, and others one after another.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ Task = Callable[[], list[Batch]]
 
 
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
-    """Jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
+    """Yield jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
     deadline, shares = Deadline(until), devices.shares(jobs)
     if len(shares) == 1 and not jobs.devices:
         yield from _batches(jobs, deadline)
@@ -123,7 +127,7 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
 
 
 def _tasks(jobs: Jobs, ways: _Ways, deadline: Deadline) -> list[Task]:
-    """What threads can do at the same time; each task ends at the deadline."""
+    """Return what threads can do at the same time; each task ends at the deadline."""
     wide, tasks = width(), list[Task]()
     light = [index for index in ways.alone if _is_light(jobs.plan(index))]
     if wide > 1 and len(light) > 1:
@@ -144,7 +148,7 @@ def _is_light(plan: Plan) -> bool:
 
 
 def _at_once(tasks: list[Task], deadline: Deadline) -> Iterator[list[Batch]]:
-    """What the tasks return, as they end; as many at once as there are threads for them."""
+    """Yield what the tasks return, as they end; each thread has one task at a time."""
     wide, before = width(), torch.get_num_threads()
     if wide == 1 or len(tasks) <= 1:
         for task in tasks:
@@ -182,13 +186,13 @@ def _carried_out(task: Task) -> list[Batch]:
 
 
 def _alone(jobs: Jobs, index: int, deadline: Deadline) -> Outcome:
-    """What a single call would return."""
+    """Return what a single call would return."""
     (result,) = execute(_ready(jobs, index, deadline), watch=lambda *_: deadline.is_ended())
     return _outcome(jobs, index, result)
 
 
 def _ready(jobs: Jobs, index: int, deadline: Deadline) -> Plan:
-    """The plan of a job, with the time that is left."""
+    """Return the plan of a job, limited to the time that is left."""
     try:
         plan = jobs.ready(index)
     except (ValueError, TypeError) as error:

@@ -370,7 +370,8 @@ def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
     if rank >= T.FULL * min(m, n):
         if batch or view is View.SKETCH:
             return "random", "the rank is nearly that of V"
-        return "separable", "nearly as many components as rows or columns: V itself, as it were"
+        why = "the rank is close to min(m, n), so rows or columns of V are a nearly exact start"
+        return "separable", why
     if isinstance(V, Sparse):
         return "merged", "nothing is decomposed, which suits sparse data"
     if batch:
