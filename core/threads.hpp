@@ -76,7 +76,7 @@ inline std::atomic<int32_t> threads_set{0};
 
 inline int32_t threads_of_environment() {
     int32_t asked = number_in("FACTORMER_NUM_THREADS");
-    if (asked > 0) return asked;  // who names this package may have his reasons
+    if (asked > 0) return asked;  // a number for this package alone is taken as it is, even above processors()
     asked = number_in("OMP_NUM_THREADS");
     int32_t most = processors();
     return asked > 0 && asked < most ? asked : most;
@@ -87,7 +87,7 @@ inline int32_t threads() {
     return asked > 0 ? asked : threads_of_environment();
 }
 
-// 0, or as many as the environment says, leaves it to the environment, also if that changes.
+// Set the number of threads of later calls. With 0, or with the number that the environment gives now, each call asks the environment again.
 inline void set_threads(int32_t count) {
     count = count > most_threads ? most_threads : count;
     threads_set = count > 0 && count != threads_of_environment() ? count : 0;

@@ -109,7 +109,8 @@ def factorize(
         less than `tol` times the error of the start, as scikit-learn's multiplicative updates do:
         sooner, and less surely at an end.
     time_limit : float, optional
-        Seconds, start included; checked as often as `watch` is called. The start is not cut short.
+        Seconds, start included. The core reads the clock within its products. The reference reads
+        it as often as it calls `watch`, and makes its start to the end.
     device : str, optional
         "cpu", "cuda", …; by default where V is.
     random_state : int, optional
@@ -117,8 +118,9 @@ def factorize(
     W, H : array-like, (m, r) and (n, r), optional
         The start, with init="custom".
     callback : callable, optional
-        Called with the row of each iteration in the trace; small problems make several at once.
-        Ctrl-C, or a KeyboardInterrupt it raises, ends the run with the best point so far.
+        Called with each row of the trace, in order; rows come several at a time, and those of
+        several runs one run after another. Ctrl-C, or a KeyboardInterrupt that it raises, ends the
+        run with the best point so far.
     loss : str, float or Loss
         "frobenius", "kullback-leibler", "itakura-saito", or the β of a β-divergence (2, 1, 0 are
         these). β ≤ 0 forbids zeros in V. Or a loss of your own (docs/losses.md).
@@ -136,23 +138,25 @@ def factorize(
     symmetric : bool
         V ≈ H Hᵀ, for V = Vᵀ.
     n_init : int
-        Runs from different starts, of which the best is kept; side by side, with further ones made
-        of the best, if start and solver are left to choose.
+        Runs from different starts, of which the best is kept. The core makes all of them for a
+        while, and only the better ones to their ends.
     order : {"share", None}
         Components by their share of the sum of W Hᵀ, the largest first; None: unchanged.
     scale : {"balanced", "sum", None}
         Components with ‖w_c‖ = ‖h_c‖, or h_c of sum 1; None: unchanged. Given starts keep order
         and scale; penalties fix the scale.
     engine : {"auto", "core", "reference"}
-        "core": the compiled core, which "auto" takes wherever it serves (`explain` says so);
-        "reference": the same in Python, slower, for every loss, penalty and device.
+        "core": compiled, for the squared error of one matrix on a CPU; "reference": in Python, for
+        every loss, penalty and device, and slower. "auto" takes the core wherever it serves, and
+        `explain` says whether it does.
     safeguard : {"descent", "always"}
         Which proposals of a network for one rank are taken. "descent": those from which an
         iteration leads no higher than from the solver's own point; a plain run goes on beside, and
         the better counts. "always": all, as in the paper. `Result.proposals` counts them.
     watch : callable, optional
-        Called with the factors, gathered where W stays on Dask workers, and the trace after each
-        iteration on large problems, 10 on small, 500 with tol=0. True ends it.
+        Called with the factors (gathered where W stays on Dask workers) and the trace: by the core
+        every five iterations and at the end of a stage, by the reference after each iteration on
+        large problems, 10 at most on small ones, and 500 at most with tol=0. True ends the run.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB", that V, factors and sketches may take if V is in a file or
         store; by default half of the memory of the machine.
@@ -169,10 +173,11 @@ def factorize(
 
     Notes
     -----
-    V is divided by its mean and the factors are scaled back, so nothing depends on the unit of V.
-    With another loss, weights or penalties the solvers are "newton", "mu", "mu-extrapolated",
-    "hals" (squared error only) and "ao-admm" (any penalty); there is no learned part, and
-    `trace.loss` is the objective (docs/losses.md).
+    The unit of V does not matter, except to the weights of penalties.
+    With another loss, unknown entries, weights or penalties, the solvers are "newton", "mu",
+    "mu-extrapolated", "hals" (squared error only) and "ao-admm" (any penalty); L1, L2 and known
+    columns alone leave "her" to the core. The any-rank networks are the only ones that serve there,
+    and `trace.loss` is the objective (docs/losses.md).
     """
     started = time.perf_counter()
     check_callable("callback", callback)
@@ -295,7 +300,7 @@ def factorize_many(
         rank in the place of the matrix. Without it they are paired too, with a FutureWarning.
     n_init : int
         Runs of each, of which all are kept. If there are several, they begin at random starts
-        unless `init` names another; those of one large V share its readings, with solver="her".
+        unless `init` names another.
     resample : {"poisson", "bootstrap"}, optional
         Draw new data for each run: entries with the mean they have, or rows, with repeats.
     as_completed : bool
@@ -303,8 +308,8 @@ def factorize_many(
     progress : bool
         Show a bar, and how long it will take; not with `as_completed`.
     time_limit : float, optional
-        Seconds for all, from the call on; what is done by then is returned. Problems on the chip of
-        a GPU, which take milliseconds, are not cut short.
+        Seconds for all, from the call on; what is done by then is returned, and what is under way
+        is cut short, except on the chip of a GPU, where problems take milliseconds.
     random_state : int or list of int, optional
         Job k, in the order of the results, has the seed random_state + k; None draws a first one.
         A list has the seed of each job.
@@ -326,8 +331,9 @@ def factorize_many(
     -------
     Results
         A sequence of `Result` in the order given, by problem, rank and run, with `table()`. Each is
-        what `factorize` with its seed would return: on a CPU to 1e-4 of the error, on a GPU to 1e-3
-        for most (docs/howto/many.md). Ctrl-C returns what is done.
+        what `factorize` with its seed would return: on a CPU bit for bit, on the chip of a GPU to
+        1e-3 of the error for most (docs/howto/many.md). Jobs of one V beyond memory share a sketch,
+        so they differ from single calls. Ctrl-C returns what is done.
     """
     until = None if time_limit is None else time.perf_counter() + _seconds(time_limit)
     check_shared("factorize_many", options, COMMON)

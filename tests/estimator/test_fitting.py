@@ -186,7 +186,7 @@ def test_another_process_finds_the_same():
         ({"fixed_components": np.ones(5, bool)}, "a mask must .* init='custom'"),
         ({"fixed_components": PARTS, "accelerator": "accel-r10"}, "choose accelerator=None"),
         ({"callback": 3}, "callback is 3; it must be a function to call, or None"),
-        ({"solver": "magic"}, "solver is 'magic'; choose one of .*, cd"),
+        ({"solver": "magic"}, "solver is 'magic', .* choose one of .*, cd"),
         ({"n_init": 0}, "n_init is 0; it must be a whole number of at least 1"),
         ({"order": "size"}, "order is 'size'; choose one of 'share', None"),
         ({"scale": "unit"}, "scale is 'unit'; choose one of 'balanced', 'sum', None"),

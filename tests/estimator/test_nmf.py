@@ -278,7 +278,7 @@ def test_data_frames_keep_their_names():
         ({"tol": -1.0}, "tol is -1.0; it must be at least 0"),
         ({"time_limit": 0.0}, "time_limit is 0.0; it must be a positive number of seconds"),
         ({"init": "nonsense"}, "init is 'nonsense'; choose one of auto, "),
-        ({"solver": "nonsense"}, "solver is 'nonsense'; choose one of auto, "),
+        ({"solver": "nonsense"}, "solver is 'nonsense', .* choose one of auto, "),
         ({"accelerator": "nonsense"}, "accelerator is 'nonsense'; choose one of auto, None"),
         ({"device": "gpu"}, "device is 'gpu', which is not on this machine"),
     ],

@@ -1,14 +1,16 @@
 """Work shared over threads is done exactly once, errors come out, and torch gets its own back."""
 
+from contextvars import ContextVar
 from threading import Lock, get_ident
 from time import sleep
 
 import pytest
 import torch
 
-from factormer.kernels.threads import gather, scratch, share, threads
+from factormer.kernels.threads import gather, limited, most, scratch, share, threads, width
 
 MUCH = 10**12  # worth as many threads as there are
+asked: ContextVar[str] = ContextVar("asked", default="nobody")
 
 
 class Recorder:
@@ -62,6 +64,44 @@ def test_every_thread_has_a_torch_of_one_thread(four_threads):
         for _ in range(20):
             share(recorder, 100, work=MUCH)
     assert recorder.widths == {1}
+
+
+def test_workers_see_the_context_variables_of_the_caller(four_threads):
+    seen = []
+
+    def part(start: int, stop: int) -> None:
+        seen.append((asked.get(), most()))
+        asked.set("a worker")  # which stays in its own copy
+
+    before = asked.set("the caller")
+    try:
+        with threads(), limited(7):
+            share(part, 4, work=MUCH)
+            asked.set("the caller")
+            share(part, 4, work=MUCH)
+    finally:
+        asked.reset(before)
+    assert seen == [("the caller", 7)] * 8
+
+
+def test_a_worker_does_not_share_its_work_again(four_threads):
+    here, widths, torch_has = get_ident(), [], []
+
+    def part(start: int, stop: int) -> None:
+        inner = Recorder()
+        if get_ident() != here:
+            share(inner, 100, work=MUCH)
+            assert inner.callers == {get_ident()}
+            widths.append(width())
+            with threads():
+                torch_has.append(torch.get_num_threads())
+            torch_has.append(torch.get_num_threads())
+
+    with threads():
+        share(part, 4, work=MUCH)
+        assert width() == 4
+    assert widths == [1] * 3
+    assert torch_has == [1] * 6
 
 
 @pytest.mark.parametrize("bad", [0, 99], ids=["own piece", "other piece"])

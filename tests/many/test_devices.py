@@ -233,12 +233,6 @@ def test_all_gpus_serve():
     np.testing.assert_allclose(twice.rmse, one.rmse, rtol=1e-6)
 
 
-def test_the_clock_is_shared():
-    clock = run.Clock(None)
-    clock.end()
-    assert clock.is_over()
-
-
 def test_a_gpu_named_twice_counts_once(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.zeros(1))
@@ -252,10 +246,10 @@ def test_shares_of_the_cpu_have_its_threads_to_equal_parts(monkeypatch, torch_ha
     before, wide, inside = torch.get_num_threads(), [], []
     plain = run._at_once
 
-    def watched(tasks, clock):
+    def watched(tasks, deadline):
         wide.append(width())
         tasks = [lambda task=task: (inside.append(width()), task())[1] for task in tasks]
-        return plain(tasks, clock)
+        return plain(tasks, deadline)
 
     monkeypatch.setattr(run, "_at_once", watched)
     torch.set_num_threads(torch_has)

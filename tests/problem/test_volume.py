@@ -1,10 +1,14 @@
 """Volume() without a weight: that of a fit without it, as on the command line."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from factormer import NMF, factorize, factorize_many
-from factormer.app.runs.volume import volume
+from factormer.app.read import Data
+from factormer.app.runs.fit import FitOptions
+from factormer.app.runs.volume import with_weights
 from factormer.penalties import L2, Simplex, Volume
 
 RNG = np.random.default_rng(0)
@@ -24,8 +28,10 @@ def test_the_weight_is_the_misfit_of_a_fit_without_it():
     np.testing.assert_allclose(found.H, expected.H, rtol=1e-6)
     model = NMF(3, random_state=0, **asked).fit(V)
     np.testing.assert_allclose(model.components_, found.H.T, rtol=1e-6)
-    of_command = volume(weighted().weight, factorize(V, 3, regularize_W=Simplex()).H)
-    assert of_command == f"volume:{weighted().weight:.2g}:{weighted().delta:.2g}"
+    texts = FitOptions(regularize_w=("simplex",), regularize_h=("l2:0", "Volume"), n_init=2)
+    of_command = with_weights(Data.of(V), texts, 3)
+    said = f"volume:{weighted().weight:.2g}:{weighted().delta:.2g}"
+    assert of_command == replace(texts, regularize_h=("l2:0", said))
 
 
 def test_numbers_that_are_given_are_kept():

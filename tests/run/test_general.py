@@ -236,6 +236,37 @@ def test_misuse_gets_a_sentence(options, sentence, random):
         factorize(V, 3, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "says", "names"),
+    [
+        ({}, r"squared error\), 'auto', the default, takes 'her'", "auto, ahead, her, "),
+        ({"engine": "reference"}, "takes 'her': leave solver out", "auto, ahead, her, "),
+        ({"loss": KL}, "β = 1.*takes 'newton'", "auto, newton, mu, mu-extrapolated, ao-admm"),
+        ({"loss": KL, "regularize_H": L1(0.1)}, "with L1.*takes 'newton'", "auto, newton, mu, "),
+        ({"regularize_W": Simplex()}, "with Simplex.*takes 'ao-admm'", "auto, ao-admm"),
+    ],
+)
+def test_an_unknown_solver_gets_the_names_of_those_that_serve(options, says, names, random):
+    V = low_rank(random)
+    words = f"solver is 'xyz', and no solver has this name.*{says}.* choose one of {names}"
+    with pytest.raises(ValueError, match=words):
+        factorize(V, 3, solver="xyz", **options)
+    with pytest.raises(ValueError, match=words):
+        factorize_many([V], 3, solver="xyz", **options)
+
+
+def test_an_unknown_solver_for_data_beyond_memory_gets_those_that_serve_there(tmp_path):
+    V = np.lib.format.open_memmap(tmp_path / "V.npy", "w+", float, (3000, 500))
+    with pytest.raises(ValueError, match="takes one for data beyond memory, without a name: leave"):
+        factorize(V, 3, solver="xyz", memory_limit="5MB")
+
+
+def test_an_unknown_solver_for_one_factor_gets_those_for_one_factor():
+    words = r"V ≈ H Hᵀ\), .*choose one of auto, hals, cd$"
+    with pytest.raises(ValueError, match=words):
+        factorize(np.eye(5), 2, symmetric=True, solver="xyz")
+
+
 def test_a_solver_for_two_factors_is_refused_where_one_is_asked_for():
     with pytest.raises(ValueError, match=r"symmetric=True asks for one; choose one of auto, hals"):
         factorize(np.eye(5), 2, symmetric=True, solver="ahead")

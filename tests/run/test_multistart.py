@@ -10,6 +10,7 @@ from torch import Tensor
 from factormer.accelerate.her import HER
 from factormer.data import Dense
 from factormer.data.factors import Factors
+from factormer.data.readings import counted
 from factormer.kernels.threads import threads
 from factormer.problem.problem import Problem
 from factormer.run.multistart import Generations, Halving, between
@@ -83,10 +84,14 @@ def test_threads_change_nothing(problem, starts):
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(solve(problem, halving, starts[0], max_iter=40))
+            with counted():
+                results.append(solve(problem, halving, starts[0], max_iter=40))
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(results[0].factors, results[1].factors, rtol=0, atol=0)
+    one, two = (np.diff(result.trace.passes).tolist() for result in results)
+    assert one == two  # the first row has what V remembers from then on, such as its norm
+    assert sum(one) > 0
 
 
 def test_point_taken_over_replaces_the_best(problem, starts):
@@ -158,10 +163,14 @@ def test_threads_change_nothing_in_generations(problem, starts):
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(solve(problem, generations(starts), starts[0], max_iter=40))
+            with counted():
+                results.append(solve(problem, generations(starts), starts[0], max_iter=40))
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(results[0].factors, results[1].factors, rtol=0, atol=0)
+    one, two = (np.diff(result.trace.passes).tolist() for result in results)
+    assert one == two  # the first row has what V remembers from then on, such as its norm
+    assert sum(one) > 0
 
 
 def test_point_taken_over_wakes_the_best(problem, starts):

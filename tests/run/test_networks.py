@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 from factormer import NMF, factorize
 
@@ -30,6 +31,18 @@ def test_result_counts_the_proposals_made_and_kept(V):
     both = factorize(V, R, init="init-r10", accelerator="accel-r10", max_iter=8, tol=0)
     assert both.proposals is not None
     assert both.proposals.made == 6
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+def test_proposals_on_worker_threads_count(V, n_threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)  # several starts run side by side on them
+    try:
+        result = factorize(V, R, accelerator="accel-r10", n_init=4, max_iter=8, tol=0)
+    finally:
+        torch.set_num_threads(before)
+    assert result.proposals is not None
+    assert result.proposals.made >= 4 * 5
 
 
 @pytest.mark.parametrize("accelerator", [None, "auto", "any-rank"])

@@ -178,7 +178,7 @@ def test_noise_of_every_size_is_one_size_a_matrix_between_the_bounds():
     assert sizes.log().std().item() == pytest.approx(uniform, rel=0.2)
 
 
-@pytest.mark.parametrize(("name", "expected"), [("small", 0.0096), ("large", 0.0114)])
+@pytest.mark.parametrize(("name", "expected"), [("small", 0.0096), ("large", 0.0115)])
 def test_bar_of_the_learned_initialization_is_where_ao_admm_is_after_20_iterations(name, expected):
     problem, x0 = validation_set(name).to("cpu", torch.float32)
     state = next(islice(steps(problem, AOADMM(), x0), 20, None))

@@ -152,12 +152,13 @@ class HedgedState(NamedTuple):
 
 @dataclass(frozen=True)
 class Hedged:
-    """An accelerated solver, and beside it the plain one; after each iteration the better counts.
+    """An accelerated solver and the plain solver, run beside each other.
 
-    A proposal that is kept since it pays an iteration later may be worse at first, and a run from
-    it may end in a worse optimum. So the plain run goes on as if there were no network, and no
-    iteration is above it, on any matrix. It costs a plain iteration each, of which a network costs
-    a hundred or more.
+    The point of an iteration is the better of the two. The safeguard may keep a proposal that has
+    a higher loss but pays one iteration later, and a run from there may end in a worse optimum. The
+    plain run goes on as if there were no network, so the point of no iteration is worse than that
+    of the plain solver. This costs one more plain iteration for each iteration, which is little: a
+    proposal of a network costs as much as a hundred or more.
     """
 
     accelerated: Accelerated

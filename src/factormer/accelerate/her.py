@@ -1,4 +1,4 @@
-"""The CPU engine: accelerated HALS, extrapolated with restart, compiled."""
+"""The reference's solver on a CPU: accelerated HALS, extrapolated with restart."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Lock
 from typing import NamedTuple
 
 from jaxtyping import Bool
@@ -24,10 +25,15 @@ class Proposals(NamedTuple):
 
 
 class Count:
-    """A count that grows."""
+    """A count of proposals, to which several threads may add."""
 
     def __init__(self) -> None:
         self.so_far = Proposals()
+        self._lock = Lock()
+
+    def add(self, made: int, kept: int) -> None:
+        with self._lock:
+            self.so_far = Proposals(self.so_far.made + made, self.so_far.kept + kept)
 
 
 _count: ContextVar[Count | None] = ContextVar("proposals", default=None)
@@ -35,7 +41,7 @@ _count: ContextVar[Count | None] = ContextVar("proposals", default=None)
 
 @contextmanager
 def counted() -> Iterator[Count]:
-    """Count the proposals of this thread within the block."""
+    """Count the proposals within the block, also those on threads that share its work."""
     count = Count()
     before = _count.set(count)
     try:
@@ -56,6 +62,5 @@ class Counted:
         accepted = self.safeguard.accept(problem, stepped=stepped, proposed=proposed)
         count = _count.get()
         if count is not None:
-            made, kept = count.so_far
-            count.so_far = Proposals(made + accepted.numel(), kept + int(accepted.sum()))
+            count.add(accepted.numel(), int(accepted.sum()))
         return accepted

@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 
 
 class Readings:
-    """A count of passes."""
+    """A count of passes, to which several threads may add."""
 
     def __init__(self) -> None:
         self.passes = 0
+        self._lock = Lock()
+
+    def add(self, passes: int) -> None:
+        with self._lock:
+            self.passes += passes
 
 
 _count: ContextVar[Readings | None] = ContextVar("readings", default=None)
@@ -22,7 +28,7 @@ _count: ContextVar[Readings | None] = ContextVar("readings", default=None)
 
 @contextmanager
 def counted() -> Iterator[Readings]:
-    """Count the passes of this thread within the block."""
+    """Count the passes within the block, also those on threads that share its work."""
     count = Readings()
     before = _count.set(count)
     try:
@@ -35,7 +41,7 @@ def add(passes: int = 1) -> None:
     """Say that V was read so many times."""
     count = _count.get()
     if count is not None:
-        count.passes += passes
+        count.add(passes)
 
 
 def so_far() -> int:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache
 from itertools import pairwise
 from math import inf
@@ -23,9 +23,9 @@ import torch
 A = TypeVar("A")
 _WORTH = 1_000_000  # multiplications that a thread should get, or it is not worth waking
 _kept, _lock = local(), Lock()
-_widths: dict[object, int] = {}  # of each block that is open: torch's threads before the first
+_widths: dict[object, int] = {}  # for each open block: how many threads torch had when it began
 _width: ContextVar[int] = ContextVar("width", default=0)  # 0: outside of any block
-_most: ContextVar[float] = ContextVar("most", default=inf)  # for whoever shares work out here
+_most: ContextVar[float] = ContextVar("most", default=inf)  # the limit that `limited` sets
 
 
 @contextmanager
@@ -52,24 +52,27 @@ def threads() -> Iterator[None]:
 
 
 def width() -> int:
-    """How many threads work is shared out over here, or would be within `threads()`."""
+    """Return over how many threads work is shared here, or would be within `threads()`."""
     return _width.get() or _free()
 
 
 def _free() -> int:
-    """Torch's threads; what it says while another thread is in `threads()` is not to go by."""
+    """Return how many threads torch has when no `threads()` block is open.
+
+    While a block is open in some thread, torch may answer 1; the number noted there counts then.
+    """
     with _lock:
         return (list(_widths.values()) or [torch.get_num_threads()])[0]
 
 
 def most() -> float:
-    """Return how many threads may work for this one at most; infinite where nobody said."""
+    """Return how many threads may work for this one at most; infinity where there is no limit."""
     return float(_most.get())
 
 
 @contextmanager
 def limited(count: int) -> Iterator[None]:
-    """Let work be shared out over so many threads at most."""
+    """Let work be shared out over at most `count` threads."""
     token = _most.set(min(count, _most.get()))
     try:
         yield
@@ -78,26 +81,39 @@ def limited(count: int) -> Iterator[None]:
 
 
 def narrow(width: int) -> None:
-    """Let this thread share its work out over so many, and torch in it use one."""
+    """Let this thread share its work out over `width` threads, and torch in it use one."""
     _width.set(width)
     _most.set(width)
     torch.set_num_threads(1)
 
 
 def share(part: Callable[[int, int], object], n: int, *, work: int) -> None:
-    """Call part(start, stop) for pieces that make up range(n), at the same time where it pays."""
+    """Call part(start, stop) for pieces that make up range(n), at the same time where it pays.
+
+    Workers see the context variables of the caller, so what is counted there is counted here.
+    """
     width = min(_width.get(), work // _WORTH, n)
     if width <= 1:
         part(0, n)
         return
     cuts = [n * k // width for k in range(width + 1)]
-    others = [_pool(width, os.getpid()).submit(part, a, b) for a, b in pairwise(cuts[1:])]
+    pool, pieces = _pool(width, os.getpid()), pairwise(cuts[1:])
+    others = [pool.submit(copy_context().run, _alone, part, a, b) for a, b in pieces]
     try:
         part(0, cuts[1])
     finally:  # so that no thread writes into the arrays after this
         wait(others)
     for other in others:
         other.result()
+
+
+def _alone(part: Callable[[int, int], object], start: int, stop: int) -> None:
+    """Call part(start, stop) in a worker, which shares its work with nobody.
+
+    Otherwise it could wait for workers that wait for it.
+    """
+    _width.set(1)
+    part(start, stop)
 
 
 def gather(part: Callable[[int, int], A], n: int, size: int, *, work: int) -> list[A]:
@@ -119,10 +135,10 @@ def _pool(width: int, process: int) -> ThreadPoolExecutor:  # a forked process n
 
 
 def scratch(make: Callable[..., Any], *sizes: Any) -> Any:
-    """What `make` makes for these sizes, kept by this thread until others are asked for.
+    """Return make(*sizes), which this thread keeps until it asks for other sizes.
 
-    To give large arrays back to the system and take them again, at every call and in every thread,
-    can cost more than the work in them.
+    Giving large arrays back to the system and taking them again, at every call and in every
+    thread, can cost more than the work in them.
     """
     kept: dict[Callable[..., Any], tuple[Any, Any]] = _kept.__dict__.setdefault("made", {})
     if make not in kept or kept[make][0] != sizes:

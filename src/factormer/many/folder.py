@@ -33,11 +33,11 @@ from factormer.many.stored import Stored, load, save
 from factormer.run.result import Result, Status
 from factormer.sentence import Sentence
 
-_WORK = 2e8, 2e9  # multiplications in a piece, about: so many that it pays, and at most,
-_SHARES = 32  # unless there are fewer pieces than these, for several processes to share
+_WORK = 2e8, 2e9  # multiplications in a piece, about: so many that it pays, and at most
+_SHARES = 32  # a piece has 1/32 of the jobs, unless that is too much or too little work for it
 _BYTES = 2**25  # in a piece, about, at most
-_SECONDS = 5.0  # of work that a kill may cost, and the current job, or all that lie side by side
-_PAUSE = 0.05, 0.3  # seconds, from and to, between two looks at what others do
+_SECONDS = 5.0  # of finished work that a kill may cost, besides the jobs that are under way
+_PAUSE = 0.05, 0.3  # seconds between two looks at what other processes do: at least, at most
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 

@@ -6,13 +6,13 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from factormer.data import Matrix
 from factormer.kernels.core import width
 from factormer.kernels.threads import threads
+from factormer.many.deadline import Deadline
 from factormer.many.jobs import Jobs
 from factormer.many.results import Summaries
 from factormer.run import core
@@ -59,25 +59,16 @@ class Ended:
         return replace(result, misfit=misfit_of(problem, result), as_given=as_given)
 
 
-@runtime_checkable
-class Clock(Protocol):
-    """Says when nothing more is to begin, and when everything has to end."""
-
-    until: float | None
-
-    def is_over(self) -> bool: ...
-
-
-def factorized(jobs: Jobs, indices: list[int], clock: Clock) -> Iterator[Ended]:
+def factorized(jobs: Jobs, indices: list[int], deadline: Deadline) -> Iterator[Ended]:
     """Yield finished jobs, one call of the core at a time.
 
     After Ctrl-C, yield what had finished and raise KeyboardInterrupt.
     """
     for chunk in _chunks(jobs, indices):
-        if clock.is_over():
+        if deadline.is_over():
             return
         with threads():
-            ended, is_interrupted = _called(jobs, chunk, clock.until)
+            ended, is_interrupted = _called(jobs, chunk, deadline.until)
         whole = [k for k, run in enumerate(ended.runs) if run.status is not Status.INTERRUPTED]
         there = [k for k in whole if ended.runs[k].error < math.inf]
         if there:

@@ -1,4 +1,8 @@
-"""Carry many jobs out: on a GPU's chip, compiled on threads, or one after another."""
+"""Carry many jobs out.
+
+Jobs go to the chip of a GPU or to the compiled core where these serve. Of the rest, those with
+one V beyond memory share its passes, light ones run on threads, and others one after another.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +22,7 @@ from factormer import kernels
 from factormer.data import Blocks
 from factormer.kernels.threads import narrow, threads, width
 from factormer.many import beyond, chip, devices, lanes
+from factormer.many.deadline import Deadline
 from factormer.many.jobs import Jobs
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
@@ -38,61 +42,41 @@ Task = Callable[[], list[Batch]]
 
 
 def batches(jobs: Jobs, *, until: float | None) -> Generator[Batch, None, None]:
-    """Jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
-    clock, shares = Clock(until), devices.shares(jobs)
+    """Yield jobs as they end; none begins after `until`, a reading of `time.perf_counter()`."""
+    deadline, shares = Deadline(until), devices.shares(jobs)
     if len(shares) == 1 and not jobs.devices:
-        yield from _batches(jobs, clock)
+        yield from _batches(jobs, deadline)
         return
-    run = partial(_batches, clock=clock)
-    with closing(devices.side_by_side(jobs, shares, run, clock.end)) as ended:
+    run = partial(_batches, deadline=deadline)
+    with closing(devices.side_by_side(jobs, shares, run, deadline.end)) as ended:
         yield from ended
 
 
 @torch.no_grad()  # for whoever takes them: also one result at a time
-def _batches(jobs: Jobs, clock: Clock) -> Generator[Batch, None, None]:
+def _batches(jobs: Jobs, deadline: Deadline) -> Generator[Batch, None, None]:
     """Yield the batches of one device."""
     left = np.ones(len(jobs), bool)
     for bucket in _on_chip(jobs, chip.served(jobs)):
         left[bucket.indices] = False
         yield bucket
     ways = _ways(jobs, np.flatnonzero(left).tolist())
-    yield from lanes.factorized(jobs, ways.core, clock)
-    for ended in _at_once(_tasks(jobs, ways, clock), clock):
+    yield from lanes.factorized(jobs, ways.core, deadline)
+    for ended in _at_once(_tasks(jobs, ways, deadline), deadline):
         yield from ended
     for group in (g for same in ways.beyond for g in beyond.groups(jobs, same)):
-        if clock.is_over():
+        if deadline.is_over():
             return
         for index, result in beyond.factorized(
-            jobs, group, lambda k: _ready(jobs, k, clock), clock.is_ended
+            jobs, group, lambda k: _ready(jobs, k, deadline), deadline.is_ended
         ):
             yield _listed({index: _outcome(jobs, index, result)})
     for index in ways.alone:
-        if clock.is_over():
+        if deadline.is_over():
             return
-        outcome = _alone(jobs, index, clock)
+        outcome = _alone(jobs, index, deadline)
         yield _listed({index: outcome})
         if outcome.status is Status.INTERRUPTED:  # which ends them all
             raise KeyboardInterrupt
-
-
-class Clock:
-    """When to end: at a reading of `time.perf_counter()`, or once somebody says so."""
-
-    def __init__(self, until: float | None) -> None:
-        self.until, self._ended = until, Event()
-
-    def end(self) -> None:
-        """It is over, for all threads."""
-        self._ended.set()
-
-    def is_over(self) -> bool:
-        """Whether nothing more is to begin."""
-        late = self.until is not None and time.perf_counter() >= self.until
-        return late or self.is_ended()
-
-    def is_ended(self) -> bool:
-        """Whether somebody said that it is over, whatever the time."""
-        return self._ended.is_set()
 
 
 class _Ways(NamedTuple):
@@ -142,19 +126,19 @@ def _listed(outcomes: dict[int, Outcome]) -> Listed:
     return Listed(np.array(list(outcomes), int), list(outcomes.values()))
 
 
-def _tasks(jobs: Jobs, ways: _Ways, clock: Clock) -> list[Task]:
-    """What threads can do at the same time; each task ends when the clock does."""
+def _tasks(jobs: Jobs, ways: _Ways, deadline: Deadline) -> list[Task]:
+    """Return what threads can do at the same time; each task ends at the deadline."""
     wide, tasks = width(), list[Task]()
     light = [index for index in ways.alone if _is_light(jobs.plan(index))]
     if wide > 1 and len(light) > 1:
         taken = set(light)
         ways.alone[:] = [index for index in ways.alone if index not in taken]
-        tasks += [partial(_one, jobs, index, clock) for index in light]
+        tasks += [partial(_one, jobs, index, deadline) for index in light]
     return tasks
 
 
-def _one(jobs: Jobs, index: int, clock: Clock) -> list[Batch]:
-    return [] if clock.is_over() else [_listed({index: _alone(jobs, index, clock)})]
+def _one(jobs: Jobs, index: int, deadline: Deadline) -> list[Batch]:
+    return [] if deadline.is_over() else [_listed({index: _alone(jobs, index, deadline)})]
 
 
 def _is_light(plan: Plan) -> bool:
@@ -163,8 +147,8 @@ def _is_light(plan: Plan) -> bool:
     return V.device.type == "cpu" and math.prod(V.shape) <= _LIGHT
 
 
-def _at_once(tasks: list[Task], clock: Clock) -> Iterator[list[Batch]]:
-    """What the tasks return, as they end; as many at once as there are threads for them."""
+def _at_once(tasks: list[Task], deadline: Deadline) -> Iterator[list[Batch]]:
+    """Yield what the tasks return, as they end; each thread has one task at a time."""
     wide, before = width(), torch.get_num_threads()
     if wide == 1 or len(tasks) <= 1:
         for task in tasks:
@@ -184,7 +168,7 @@ def _at_once(tasks: list[Task], clock: Clock) -> Iterator[list[Batch]]:
             for future in ended:
                 yield future.result()
     except BaseException:  # Ctrl-C, or nobody wants more
-        clock.end()
+        deadline.end()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -201,23 +185,23 @@ def _carried_out(task: Task) -> list[Batch]:
         return task()
 
 
-def _alone(jobs: Jobs, index: int, clock: Clock) -> Outcome:
-    """What a single call would return."""
-    (result,) = execute(_ready(jobs, index, clock), watch=lambda *_: clock.is_ended())
+def _alone(jobs: Jobs, index: int, deadline: Deadline) -> Outcome:
+    """Return what a single call would return."""
+    (result,) = execute(_ready(jobs, index, deadline), watch=lambda *_: deadline.is_ended())
     return _outcome(jobs, index, result)
 
 
-def _ready(jobs: Jobs, index: int, clock: Clock) -> Plan:
-    """The plan of a job, with the time that is left."""
+def _ready(jobs: Jobs, index: int, deadline: Deadline) -> Plan:
+    """Return the plan of a job, limited to the time that is left."""
     try:
         plan = jobs.ready(index)
     except (ValueError, TypeError) as error:
         number = jobs.number(index)
         said = Sentence("problem {number}: {said}", number=number, said=sentence_of(error))
         raise type(error)(said) from error
-    if clock.until is None:
+    if deadline.until is None:
         return plan
-    left = max(clock.until - time.perf_counter(), 1e-3)
+    left = max(deadline.until - time.perf_counter(), 1e-3)
     limits = plan.request.limits._replace(time_limit=left)
     return replace(plan, request=replace(plan.request, limits=limits))
 

@@ -22,7 +22,15 @@ from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
 from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View, Way
-from factormer.run.registry import DETERMINED, STARTS, TRAITS, Asked, solver_kind
+from factormer.run.registry import (
+    DETERMINED,
+    STARTS,
+    TRAITS,
+    Asked,
+    is_solver,
+    serving,
+    solver_kind,
+)
 from factormer.run.request import Request, is_network
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
@@ -33,7 +41,9 @@ _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is 
 
 
 def choose(request: Request) -> Plan:
-    """How to carry out the request; a choice that does not fit raises an error."""
+    """Return how to carry out the request; a choice that does not fit raises an error."""
+    if request.solver != "auto" and not is_solver(request.solver):
+        raise _unknown_solver(request)
     if (plan := _by_core(request)) is not None:
         return plan
     stages = _stages(request)
@@ -48,6 +58,26 @@ def choose(request: Request) -> Plan:
         stages[0] = stages[0]._replace(max_iter=n_iter)
     settles = _settles(request)
     return Plan(request, start, name, why, restart, n_runs, tuple(stages), settles, kinds)
+
+
+def _unknown_solver(request: Request) -> ValueError:
+    """Return the error for a solver's name that does not exist, with those that serve instead."""
+    plan = choose(replace(request, solver="auto"))
+    names = serving(Asked(request.problem, request.is_symmetric))
+    name = plan.stages[-1].name
+    taken = repr(name) if is_solver(name) else "one for data beyond memory, without a name"
+    if plan.way is Way.CORE:
+        taken += " in the compiled core"
+    return ValueError(
+        Sentence(
+            "{solver} is {given!r}, and no solver has this name. For this request ({asked}), "
+            "'auto', the default, takes {taken}: leave {solver} out, or choose one of {names}",
+            given=request.solver,
+            asked=plan.explanation.asked,
+            taken=taken,
+            names=", ".join(names),
+        )
+    )
 
 
 def _by_core(request: Request) -> Plan | None:
@@ -373,7 +403,8 @@ def _auto_start(V: Matrix, rank: int, view: View) -> tuple[str, str]:
     if rank >= T.FULL * min(m, n):
         if batch or view is View.SKETCH:
             return "random", "the rank is nearly that of V"
-        return "separable", "nearly as many components as rows or columns: V itself, as it were"
+        why = "the rank is close to min(m, n), so rows or columns of V are a nearly exact start"
+        return "separable", why
     if isinstance(V, Sparse):
         return "merged", "nothing is decomposed, which suits sparse data"
     if batch:

@@ -33,14 +33,19 @@ from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 
-ANY_RANK = "any-rank"  # which is small, and asked for often
-ANY_RANK_KL = "any-rank-kl"  # so is this one
+# Networks that are small and often asked for, so each is loaded once.
+ANY_RANK = "any-rank"
+ANY_RANK_KL = "any-rank-kl"
 
 
 def learned_start(
     name: str, device: torch.device, safeguard: str = "descent"
 ) -> LearnedInit | Turned:
-    """The start by the network of that name; one for a rank is judged after an iteration."""
+    """Return the start that the network of this name makes.
+
+    The start by a network for one rank is compared with the plain start after an iteration of HALS
+    from each, and the better one counts; with `safeguard` "always" it is taken as it is.
+    """
     network = zoo.load_model(name)
     if isinstance(network, AnyFactormer):
         return Turned(network.to(device))
@@ -52,7 +57,7 @@ Accelerating = zoo.Network | AnyRankNetwork | AnyFactormer
 
 
 def accelerator(name: str, device: torch.device) -> Accelerating:
-    """The network of that name, to accelerate; small ones that ship are loaded once."""
+    """Return the accelerating network of this name; any-rank networks on a CPU are kept."""
     if not ships(name, use="accelerator"):
         names = ", ".join(["auto", "None", *names_for("accelerator")])
         raise ValueError(
@@ -89,10 +94,11 @@ def any_rank(name: str = ANY_RANK) -> AnyRankNetwork:
 def accelerated(
     solver: Solver[Any], network: Accelerating, safeguard: str = "descent"
 ) -> Solver[Any]:
-    """The solver with that network.
+    """Return the solver, accelerated by the network.
 
-    Proposals of one for a single rank are judged after an iteration, beside a plain run; with
-    `safeguard` "always", every proposal is taken, and nothing runs beside.
+    A proposal of a network for one rank is judged by where an iteration from it leads, and a plain
+    run goes on beside the accelerated one. With `safeguard` "always", every proposal is taken, and
+    there is no plain run.
 
     An any-rank network replaces the extrapolation in "her", "her-admm" and the solvers for other
     losses and penalties, and in "ahead" wherever no iterations are made ahead.

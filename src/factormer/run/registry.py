@@ -173,18 +173,19 @@ STARTS: dict[str, Callable[[], Initializer]] = {
 DETERMINED = ("nndsvd", "nndsvda", "vertices", "custom")  # starts in which nothing is random
 
 
+def is_solver(name: str) -> bool:
+    """Whether a solver has this name; "auto" is none."""
+    return name in ALIASES or any(kind.name == name for kind in SOLVERS)
+
+
 def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:
-    """The solver of that name that serves the problem; if none does, raise an error."""
+    """Return the solver of this name that serves the problem; if none does, raise an error."""
     asked = Asked(problem, tied)
     named = [kind for kind in SOLVERS if kind.name == ALIASES.get(name, name)]
     for kind in named:
         if kind.lacks(asked) is None:
             return kind
     names = ", ".join(serving(asked))
-    if not named:
-        raise ValueError(
-            Sentence("{solver} is {given!r}; choose one of {names}", given=name, names=names)
-        )
     order = list(TRAITS)
     lacks = max((str(kind.lacks(asked)) for kind in named), key=order.index)  # the nearest miss
     raise ValueError(
@@ -198,6 +199,6 @@ def solver_kind(name: str, problem: Problem, *, tied: bool = False) -> Kind:
 
 
 def serving(asked: Asked) -> list[str]:
-    """The names that serve the problem, "auto" first."""
+    """Return the names that serve the problem, "auto" first."""
     names = list(dict.fromkeys(kind.name for kind in SOLVERS if kind.lacks(asked) is None))
     return ["auto", *names, *(alias for alias, name in ALIASES.items() if name in names)]

@@ -1,24 +1,26 @@
-"""The numbers by which "auto" decides: what each decides, and the command that measured it.
+"""The numbers by which "auto" chooses start, stages and precision, and the commands behind them.
 
-Timings were taken on two cores of an Intel Xeon unless a command says otherwise; docs/engine.md and
-docs/losses.md have the tables.
+Each group of numbers names the command that measures what they are worth; docs/engine.md describes
+the choices for the squared error, and docs/losses.md those for other losses. Numbers hold for the
+reference unless their comment names the core. Timings were taken on two cores of an Intel Xeon
+server processor.
 """
 
 from __future__ import annotations
 
-# Starts. `make bench NAME=choices`
+# Starts, for both engines. `make bench NAME=choices`; where it is named, `make fuzz-sklearn`
 SVD_PAYS = 20_000  # entries from which a singular value decomposition pays for a better start
 FULL = 0.9  # share of min(m, n) from which rows or columns of V are the best start: fuzz-sklearn
-TINY, TINY_RUNS = 400, 2  # entries up to which so many runs take hardly longer: fuzz-sklearn
+TINY, TINY_RUNS = 400, 2  # entries up to which two runs take hardly longer: fuzz-sklearn
 SMALL_LOSS = 20_000  # stored entries up to which least squares fit a start first: NAME=kl
 
-# Several runs side by side. `make bench NAME=optimum`
+# Several runs of n_init, for both engines. `make bench NAME=optimum`
 KINDS = ("rotated", "random", "merged")  # of starts, which take turns
-TOGETHER = 10  # runs at once, of those that n_init asks for; their points are all in memory
-CHILDREN = 0.4  # further runs that are made of the best, relative to those with starts of their own
-KEPT = 0.4  # share of the runs that go on to their ends
-GENERATION = 80  # iterations after which errors say which runs will end best, at most
-LOSS_GENERATION = 20  # the same of Newton steps
+KEPT = 0.4  # share of the runs that the core makes to their ends
+GENERATION = 80  # iterations, at most, after which errors tell which runs will end best
+LOSS_GENERATION = 20  # the same in Newton steps
+TOGETHER = 10  # runs that the reference makes at once, with all their points in memory
+CHILDREN = 0.4  # runs that the reference makes of the best, per run with a start of its own
 
 # Solvers. `make bench NAME=choices`
 AHEAD = 6.0  # times the size of V̂ that V must have for iterations on V̂ to cost little

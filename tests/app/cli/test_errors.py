@@ -88,7 +88,7 @@ def test_a_wrong_option_neither_discards_a_run_nor_hides_behind_it(capsys):
         capsys.readouterr()
         assert main([*command, *wrong]) == 1
         err = capsys.readouterr().err
-        assert "solver is 'magic'; choose one of" in err or "rank is '0'" in err
+        assert "leave --solver out, or choose one of auto" in err or "rank is '0'" in err
         assert Path("run/rank-2/result.json").read_text() == before
 
 

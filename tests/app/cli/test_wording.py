@@ -67,7 +67,7 @@ def test_errors_of_others_stay_as_they_are():
         (["--rank", "0"], "--rank is '0'; it must be a number above 0"),
         (["--n-init", "0"], "--n-init is 0; it must be a whole number of at least 1"),
         (["--loss", "max_iter"], "--loss is 'max_iter'; choose 'frobenius'"),
-        (["--solver", "tol is"], "--solver is 'tol is'; choose one of auto"),
+        (["--solver", "tol is"], "--solver is 'tol is', and no solver has this name."),
         (["--init", "n_init"], "--init is 'n_init'; choose one of auto"),
         (["--accelerator", "x"], "--accelerator is 'x'; choose one of auto"),
         (["--device", "gpu"], "--device is 'gpu', which is not on this machine"),

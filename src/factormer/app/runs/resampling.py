@@ -45,7 +45,11 @@ def samples_are_columns(rows: Axis, columns: Axis) -> bool:
 
 
 class Resampling(NamedTuple):
-    """The kind of new data for each run, and why there is none although nobody decided so."""
+    """How the data of each run is drawn.
+
+    Where the runs share the data though nobody asked for that, `reason` completes the sentence
+    "runs differ only in their starts, as …".
+    """
 
     kind: str
     reason: str | None = None

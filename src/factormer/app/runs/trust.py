@@ -46,7 +46,11 @@ def check_trust(
 
 
 class Agreement(NamedTuple):
-    """A consensus for V, and whether its matrix is of the columns of V, as they are the samples."""
+    """A consensus for V.
+
+    Its matrix says how often two samples go together. Samples are the columns of V if `of_columns`,
+    and the rows otherwise.
+    """
 
     found: Consensus
     of_columns: bool

@@ -1,43 +1,41 @@
-"""The weight of a volume that suits the data: the misfit of the fit without it."""
+"""The weight and δ of a volume that was asked for without any, as text for the options of a run."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
-from jaxtyping import Float
 
 from factormer.app.read import Data
 from factormer.app.runs.counts import Counts
 from factormer.app.runs.fit import FitOptions
-from factormer.functions import factorize
+from factormer.data.observations import observe
+from factormer.functions import with_volumes
+from factormer.problem.penalties import Penalties, Volume
+from factormer.run.request import Request
 
-_LITTLE = 0.001  # of the mean square of components, below which one counts little
-
-
-def volume(misfit: float, X: Float[np.ndarray, "n r"]) -> str:
-    """The constraint as text, for the components X of a fit with that misfit."""
-    delta = _LITTLE * float(np.square(X.astype(np.float64)).sum()) / X.shape[1]
-    return f"volume:{misfit:.2g}:{delta:.2g}"
+_BARE = "volume"
 
 
 def with_weights(
     data: Data, options: FitOptions, rank: int, *, mask: Any = None, weights: Any = None
 ) -> FitOptions:
-    """The options with numbers where a volume was asked for without: those of a fit without it."""
-    names = ("regularize_w", "regularize_h")
-    asked = {name: tuple(getattr(options, name)) for name in names}
-    bare = {name: tuple(t for t in asked[name] if t.lower() != "volume") for name in names}
-    if bare == asked:
+    """Return the options with numbers for each `volume` without any, found as `factorize` does."""
+    asked = options.regularize_w, options.regularize_h
+    if all(text.lower() != _BARE for texts in asked for text in texts):
         return options
-    plain = replace(options, **bare, n_init=1, repeats=None, holdout=None)
-    keywords = plain.keywords() | Counts(mask, weights).keywords()
-    result = factorize(data.V, rank, **keywords)
-    misfit = float(result.rmse) ** 2 * data.V.shape[0] * data.V.shape[1] / 2
-    texts = {"regularize_w": volume(misfit, result.W), "regularize_h": volume(misfit, result.H)}
-    found = {
-        name: tuple(texts[name] if t.lower() == "volume" else t for t in asked[name])
-        for name in names
-    }
-    return replace(options, **found)
+    started, keywords = time.perf_counter(), options.keywords() | Counts(mask, weights).keywords()
+    read = {name: keywords.pop(name) for name in ("mask", "weights", "missing", "device")}
+    request = Request.of(observe(data.V, **read), rank, **keywords)
+    problem = with_volumes(request, started).problem
+    on_w, on_h = (
+        tuple(_text(penalties) if text.lower() == _BARE else text for text in texts)
+        for texts, penalties in zip(asked, (problem.on_w, problem.on_h), strict=True)
+    )
+    return replace(options, regularize_w=on_w, regularize_h=on_h)
+
+
+def _text(penalties: Penalties) -> str:
+    """Return the volume among these penalties as text, rounded to two digits."""
+    (volume,) = (term for term in penalties.terms if isinstance(term, Volume))
+    return f"{_BARE}:{volume.weight:.2g}:{volume.delta:.2g}"
