@@ -79,7 +79,7 @@ inline void stay(Course& course, const Prepared& of, const Crew& crew) {
     }
     if (course.history.count == 0) course.history.push(course.momentum.error, host.seconds(host.self));
     lane.error = course.history.error(course.history.count - 1);
-    lane.iterations = course.iterations, lane.status = Status(host.halted);
+    lane.iterations = course.iterations, lane.status = crew.looks[0].status();
 }
 
 template <class Matrix>
@@ -222,12 +222,12 @@ void make_sketch(const Matrix& V, const Prepared& of, Sketch& sketch, const Rule
     Course course{rules, lane, 0, 1, of.squares, of.scale, {}, {}, 0, {}, {}};
     Look& look = crew.looks[0];
     if (look.now()) {
-        sketch.status = Status(look.host().halted);
+        sketch.status = look.status();
         return;
     }
     Squares<Matrix> run(V, course, crew, arena);
     if (!find_basis(run, sketch.seed, sketch.powers, look)) {
-        sketch.status = Status(look.host().halted);
+        sketch.status = look.status();
         return;
     }
     double kept = 0;

@@ -231,7 +231,7 @@ class Squares {
             if (course.iterations % look_every == 0 && show(course)) look.end(Status::interrupted);
             if (look(V_.work() * double(r_) * 1e-3 + 1e3)) break;
         }
-        course.status = look.ended() ? Status(look.host().halted) : Status::max_iter;
+        course.status = look.ended() ? look.status() : Status::max_iter;
     }
 
     // The error of the point kept, in this precision.
@@ -261,7 +261,7 @@ class Squares {
             swap(d);
             course.momentum.error = now;
         }
-        if (!whole && course.iterations == 0) course.status = Status(crew_.looks[0].host().halted);
+        if (!whole && course.iterations == 0) course.status = crew_.looks[0].status();
     }
 
     // The mean of both factors in place of each, and its error without the pull, if there is time.

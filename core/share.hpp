@@ -10,11 +10,14 @@ class Look {
     double limit_ = 0, work_ = 0;
     bool is_caller_ = false;
 
+    int32_t why() const { return __atomic_load_n(&host_->halted, __ATOMIC_RELAXED); }
+
    public:
     Look() = default;
     Look(Host& host, double limit, bool is_caller) : host_(&host), limit_(limit), is_caller_(is_caller) {}
 
-    bool ended() const { return __atomic_load_n(&host_->halted, __ATOMIC_RELAXED) >= 0; }
+    bool ended() const { return why() >= 0; }
+    Status status() const { return Status(why()); }  // once it has ended
     void end(Status why) const {
         int32_t running = -1;
         __atomic_compare_exchange_n(&host_->halted, &running, int32_t(why), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
