@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
+from typing import Any
 
 import typer
 
@@ -16,8 +17,12 @@ _HELP = {
 }
 
 
-def add_commands(application: typer.Typer, found: Iterable[EntryPoint]) -> None:
-    """Add the commands that are installed, and in place of the others what says how to get them."""
+def add_commands(application: typer.Typer, found: Iterable[Any]) -> None:
+    """Add the commands that are installed, and in place of the others what says how to get them.
+
+    `found` are entry points: of importlib.metadata, or of the package importlib_metadata, which
+    takes its place once anything imports it.
+    """
     installed = {entry.name: entry for entry in found}
     for name, line in _HELP.items():
         if name in installed:
