@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +12,17 @@ import scipy.sparse as sp
 from tests.core.built import load
 
 core = load()
+
+
+@contextmanager
+def under(isa: str) -> Iterator[None]:
+    """Run lanes under an instruction set, and under the one that was in use from then on."""
+    before = core.isa()
+    core.use_isa(isa)
+    try:
+        yield
+    finally:
+        core.use_isa(before)
 
 
 class Found(NamedTuple):

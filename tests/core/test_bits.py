@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tests.core.lanes import as_array, core, given, kinds, one, planted, run
+from tests.core.lanes import as_array, core, given, kinds, one, planted, run, under
 
 KINDS = kinds()
 
@@ -13,12 +13,11 @@ KINDS = kinds()
 @pytest.mark.parametrize("precision", ["float64", "mixed", "float32"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_change_no_bit(kind, precision, isa):
-    core.use_isa(isa)
     rules = {"max_iter": 25, "precision": precision, "finish": "exact"}
-    first = one(KINDS[kind], 5, threads=1, **rules)
-    for threads in (2, 3, 16):
-        assert one(KINDS[kind], 5, threads=threads, **rules).bits() == first.bits()
-    core.use_isa(core.isas()[0])
+    with under(isa):
+        first = one(KINDS[kind], 5, threads=1, **rules)
+        for threads in (2, 3, 16):
+            assert one(KINDS[kind], 5, threads=threads, **rules).bits() == first.bits()
 
 
 @pytest.mark.parametrize(("m", "n", "r"), [(900, 700, 12), (20, 30000, 6), (30000, 20, 6)])
@@ -92,9 +91,8 @@ def test_instruction_sets_find_the_same_error_and_status(m, n, r, noise):
     found = []
     V = planted(m, n, r, noise=noise, seed=m)
     for isa in core.isas():
-        core.use_isa(isa)
-        found.append(one(V, r, max_iter=5000, tol=1e-9, finish="exact"))
-    core.use_isa(core.isas()[0])
+        with under(isa):
+            found.append(one(V, r, max_iter=5000, tol=1e-9, finish="exact"))
     size = np.sqrt(np.mean(V**2))
     for other in found[1:]:
         assert other.status == found[0].status
@@ -119,9 +117,8 @@ def test_instruction_sets_agree_on_every_kind_of_lane(name):
     V, rank, rules = PLANTED[name]
     found = []
     for isa in core.isas():
-        core.use_isa(isa)
-        found.append(one(V, rank, max_iter=5000, tol=1e-9, finish="exact", **rules))
-    core.use_isa(core.isas()[0])
+        with under(isa):
+            found.append(one(V, rank, max_iter=5000, tol=1e-9, finish="exact", **rules))
     size = np.sqrt(np.mean(np.square(as_array(V))))
     for other in found[1:]:
         assert other.status == found[0].status == "CONVERGED"

@@ -7,16 +7,15 @@ import pytest
 import scipy.sparse as sp
 
 from tests.core import reference
-from tests.core.lanes import as_array, core, kinds, one, planted, run
+from tests.core.lanes import as_array, core, kinds, one, planted, run, under
 
 START = {"max_iter": 0, "order": False, "scale": "none", "finish": "none"}
 
 
 @pytest.fixture(params=core.isas(), autouse=True)
 def isa(request):
-    core.use_isa(request.param)
-    yield request.param
-    core.use_isa(core.isas()[0])
+    with under(request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize("precision", ["float64", "mixed"])

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import non_negative_factorization
 
 from tests.core import reference
-from tests.core.lanes import as_array, core, kinds, one, planted, rmse
+from tests.core.lanes import as_array, core, kinds, one, planted, rmse, under
 
 KINDS = kinds()
 PLAIN = {"order": False, "scale": "none", "finish": "none", "tol": 0, "max_sweeps": 1}
@@ -17,9 +17,8 @@ PLAIN = {"order": False, "scale": "none", "finish": "none", "tol": 0, "max_sweep
 
 @pytest.fixture(params=core.isas(), autouse=True)
 def isa(request):
-    core.use_isa(request.param)
-    yield request.param
-    core.use_isa(core.isas()[0])
+    with under(request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize("kind", KINDS)
