@@ -113,6 +113,8 @@ def _called(jobs: Jobs, chunk: list[int], until: float | None) -> tuple[Ended, b
 
 def _chunks(jobs: Jobs, indices: list[int]) -> Iterator[list[int]]:
     """Indices in pieces of about the same work, enough of it for every thread."""
+    if not indices:  # as where there is no core
+        return
     wide, chunk, done = width(), list[int](), 0.0
     m, n, r = jobs.sizes
     work = _ITERATIONS * (m * n * r).astype(float)
