@@ -130,7 +130,7 @@ class _Run(NamedTuple):
         )
 
     def copied(self) -> _Run:
-        """The same with points of its own, since iterations overwrite them; the rest is scratch."""
+        """Return a copy with points of its own, since iterations overwrite them."""
         kept, proposed = self.points.kept.copy(), self.points.proposed.copy()
         return self._replace(points=self.points._replace(kept=kept, proposed=proposed))
 
@@ -177,7 +177,7 @@ class Leapt:
 
     @property
     def memory(self) -> Momentum:
-        """What the accelerator knows."""
+        """Return the state of the accelerator."""
         return Momentum(*torch.tensor(self.run.progress[:3], dtype=self.run.problem.V.dtype))
 
     def sq_error(self, problem: Problem) -> Float[Tensor, ""]:

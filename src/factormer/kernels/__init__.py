@@ -37,7 +37,7 @@ def compiled(*wanted: Any) -> ModuleType | None:
 
 
 def small_problems(*wanted: Any) -> ModuleType | None:
-    """What is done before and after the iterations of a small factorization."""
+    """Return the steps before and after the iterations of a small factorization."""
     return _loaded("whole", *wanted)
 
 
