@@ -128,12 +128,19 @@ Found new_array(int64_t rows, int64_t cols) {
     return array_of_memory(data, size_t(rows), size_t(cols));
 }
 
+// The number of entries of factors, with those of another one.
+int64_t checked_sum(int64_t sum, int64_t rows, int64_t cols) {
+    if (rows > 0 && cols > (most_entries - sum) / rows) refuse("the factors would have too many entries");
+    return sum + rows * cols;
+}
+
 struct Call {  // the host of one call
     Clock::time_point begun = Clock::now(), asked = begun;
     Pool* pool = nullptr;
     int32_t width = 1;
     nb::object callback;
-    std::vector<Found>* found[2] = {};
+    nb::object found[2];  // W and H of all lanes
+    const std::vector<Matrix>* matrices = nullptr;
     std::vector<Lane>* lanes = nullptr;
     std::vector<int64_t> shown;  // rows of the history of each lane that the callback has had
     bool was_raised = false;  // whether Python has an exception for us
@@ -156,7 +163,9 @@ struct Call {  // the host of one call
             int64_t first = std::exchange(shown[size_t(lane)], of.iterations_kept), rows = of.iterations_kept - first;
             Found news = new_array(rows, 2);
             std::memcpy(news.data(), of.history + 2 * first, size_t(rows) * 2 * sizeof(double));
-            return nb::cast<bool>(nb::bool_(callback(lane, iteration, error, (*found[0])[size_t(lane)], (*found[1])[size_t(lane)], news)));
+            const Matrix& V = (*matrices)[size_t(of.matrix)];
+            Found W(of.found[0], {size_t(V.m), size_t(of.rank)}, found[0]), H(of.found[1], {size_t(V.n), size_t(of.rank)}, found[1]);
+            return nb::cast<bool>(nb::bool_(callback(lane, iteration, error, W, H, news)));
         } catch (nb::python_error& error_raised) {
             error_raised.restore();
         } catch (const std::exception& error_raised) {
@@ -259,8 +268,8 @@ nb::tuple sketch(nb::object V, int64_t p, uint64_t seed, int64_t powers, const s
     return nb::make_tuple(U, Z, made.lost);
 }
 
-nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int64_t> ranks, std::vector<uint64_t> seeds, nb::object starts,
-             nb::object fixed, nb::object earlier, int64_t max_iter, double tol, double seconds, std::pair<double, double> l1,
+nb::tuple run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int64_t> ranks, std::vector<uint64_t> seeds, nb::object starts,
+             nb::object fixed, nb::object earlier, int64_t max_iter, double tol, double seconds, double since, std::pair<double, double> l1,
              std::pair<double, double> l2, double pull, int64_t max_sweeps, const std::string& precision, const std::string& finish,
              bool order, const std::string& scale, int64_t threads_asked, nb::object callback) {
     Call call;  // whose clock begins before anything is copied
@@ -276,6 +285,8 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     rules.l1[0] = number(l1.first, "l1"), rules.l1[1] = number(l1.second, "l1");
     rules.l2[0] = number(l2.first, "l2"), rules.l2[1] = number(l2.second, "l2");
     rules.seconds = limit_of(seconds), rules.precision = precision_of(precision);
+    call.begun -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number(since, "since", 1e9)));
+    if (rules.seconds > 0) rules.seconds += since;
     rules.finish = one_of<Finish>(finish, "finish", {{"none", Finish::none}, {"sweeps", Finish::sweeps}, {"exact", Finish::exact}});
     rules.scale = one_of<Scale>(scale, "scale", {{"none", Scale::none}, {"balanced", Scale::balanced}, {"sum", Scale::sum}});
     rules.order = order;
@@ -292,7 +303,6 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     auto entry = [](nb::object& list, size_t k) { return list.is_none() ? nb::none() : nb::object(list[k]); };
 
     std::vector<Lane> lanes(count);
-    std::vector<Found> W, H;
     std::vector<std::vector<double>> begun(2 * count), histories_before(count);
     std::vector<std::vector<uint8_t>> masks(2 * count);
     struct Histories {  // released unless they were handed on
@@ -302,6 +312,7 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
                 if (lane.history) release(lane.history);
         }
     } histories{lanes};
+    int64_t totals[2] = {0, 0};
     for (size_t k = 0; k < count; ++k) {
         Lane& lane = lanes[k];
         const std::string what = "lane " + std::to_string(k);
@@ -310,10 +321,9 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         const Matrix& V = inputs[size_t(index[k])];
         if (pull > 0 && V.m != V.n) refuse(what + ": a symmetric factorization needs a square V");
         lane.matrix = int32_t(index[k]), lane.rank = int32_t(ranks[k]), lane.seed = seeds[k];
-        W.push_back(new_array(V.m, lane.rank)), H.push_back(new_array(V.n, lane.rank));
-        lane.found[0] = W[k].data(), lane.found[1] = H[k].data();
+        for (int s = 0; s < 2; ++s) totals[s] = checked_sum(totals[s], s ? V.n : V.m, lane.rank);
         nb::object start = entry(starts, k);
-        if (nb::isinstance<nb::str>(start)) {
+        if (!start.is_none() && nb::isinstance<nb::str>(start)) {
             lane.draws = one_of<Start>(nb::cast<std::string>(start), what + ": the start", {{"random", Start::random}, {"rotated", Start::rotated}});
             start = nb::none();
         }
@@ -352,7 +362,16 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
         }
     }
 
-    call.callback = callback, call.found[0] = &W, call.found[1] = &H, call.lanes = &lanes, call.shown.assign(count, 0);
+    for (int s = 0; s < 2; ++s) {
+        Found whole = new_array(totals[s], 1);
+        double* next = whole.data();
+        for (Lane& lane : lanes) {
+            const Matrix& V = inputs[size_t(lane.matrix)];
+            lane.found[s] = next, next += (s ? V.n : V.m) * lane.rank;
+        }
+        call.found[s] = nb::cast(whole);
+    }
+    call.callback = callback, call.matrices = &inputs, call.lanes = &lanes, call.shown.assign(count, 0);
     for (size_t k = 0; k < count; ++k) call.shown[k] = lanes[k].n_earlier;
     Host host = host_of(call);
     Flaw flaw;
@@ -371,14 +390,21 @@ nb::list run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int6
     for (const Lane& lane : lanes) no_memory |= lane.status == Status::no_memory;
     if (no_memory) throw std::bad_alloc();
     if (flaw != Flaw::none) refuse(numbered(size_t(flawed)) + sentence_of(flaw));
-    nb::list results;
-    for (size_t k = 0; k < count; ++k) {
-        Lane& lane = lanes[k];
-        Found history = array_of_memory(lane.history, size_t(lane.history ? lane.iterations_kept : 0), 2);
-        lane.history = nullptr;
-        results.append(nb::make_tuple(W[k], H[k], lane.error, lane.iterations, int(lane.status), history));
+    nb::list ends;
+    int64_t rows = 0;
+    for (const Lane& lane : lanes) {
+        const int64_t kept = lane.history ? lane.iterations_kept : 0;
+        ends.append(nb::make_tuple(lane.error, lane.iterations, int(lane.status), kept));
+        rows += kept;
     }
-    return results;
+    Found history = new_array(rows, 2);
+    double* next = history.data();
+    for (size_t k = 0; k < count; ++k) {
+        if (!lanes[k].history) continue;
+        std::memcpy(next, lanes[k].history, size_t(lanes[k].iterations_kept) * 2 * sizeof(double));
+        next += 2 * lanes[k].iterations_kept;
+    }
+    return nb::make_tuple(call.found[0], call.found[1], history, ends);
 }
 
 // The rules, as Python may call them; laws tie them to their slow twins.
@@ -424,10 +450,11 @@ NB_MODULE(_core, module) {
     module.doc() = "Nonnegative matrix factorization, compiled: V ≈ W Hᵀ for lists of lanes.";
     module.def("run", run, "matrices"_a, "index"_a, "ranks"_a, "seeds"_a, "starts"_a.none() = nb::none(), "fixed"_a.none() = nb::none(),
                "earlier"_a.none() = nb::none(), nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "seconds"_a = std::numeric_limits<double>::infinity(),
-               "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
+               "since"_a = 0.0, "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
                "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(),
-               "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k]: a pair of W and H, or 'random' or 'rotated', drawn by seeds[k]. Return for each W, H, the "
-               "error √(2·objective/(m n)), iterations, the number of the status in STATUSES, and (error, seconds) after 0, 1, … iterations.");
+               "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k]: a pair of W and H, or 'random' or 'rotated', drawn by seeds[k]. Return W and H of all, and (error, "
+               "seconds) after 0, 1, … iterations, one lane after another, and for each lane the error √(2·objective/(m n)), iterations, the number of the "
+               "status in STATUSES, and the rows of its history. Seconds begin with `since`.");
     module.def("sketch", sketch, "matrix"_a.none(), "p"_a, nb::kw_only(), "seed"_a = 0, "powers"_a = 1, "precision"_a = "float64",
                "seconds"_a = std::numeric_limits<double>::infinity(), "threads"_a = 0,
                "Return U, Z and ‖V − U Zᵀ‖² for an orthonormal U of p columns that nearly spans V; None for both if time ran out.");

@@ -52,9 +52,22 @@ def given(V: Any) -> Any:
 
 def run(matrices: list[Any], index: list[int], ranks: list[int], seeds: Any, **rules: Any) -> list:
     """Run lanes."""
-    found = core.run([given(V) for V in matrices], index, ranks, list(seeds), **rules)
-    names = core.STATUSES
-    return [Found(W, H, e, t, names[s], kept[:, 0]) for W, H, e, t, s, kept in found]
+    W, H, history, ends = core.run([given(V) for V in matrices], index, ranks, list(seeds), **rules)
+    shapes = [shape(V) for V in matrices]
+    found, w, h, t = [], 0, 0, 0
+    for k, r, (error, iterations, status, rows) in zip(index, ranks, ends, strict=True):
+        m, n = shapes[k]
+        of_W, of_H = (F[a : a + size * r] for F, a, size in ((W, w, m), (H, h, n)))
+        kept = history[t : t + rows, 0]
+        one = (of_W.reshape(m, r), of_H.reshape(n, r), error, iterations, core.STATUSES[status])
+        found.append(Found(*one, kept))
+        w, h, t = w + m * r, h + n * r, t + rows
+    return found
+
+
+def shape(V: Any) -> tuple[int, int]:
+    """The rows and columns of a matrix of any kind."""
+    return (len(V[1]), len(V[2])) if isinstance(V, tuple) else V.shape
 
 
 def one(V: Any, rank: int, seed: int = 0, *, start: Any = None, fixed: Any = None, **rules: Any):

@@ -162,9 +162,9 @@ def test_errors_of_coarser_stages_end_where_the_next_begins():
     U, Z, lost = core.sketch(V, 12, seed=3)
     coarse = one(("low-rank", U, Z), 5, max_iter=30, tol=0, order=False, scale="none")
     earlier = np.stack([coarse.errors, np.zeros(31)], axis=1)
-    _, _, _, made, _, kept = core.run(
+    _, _, kept, [(_, made, *_)] = core.run(
         [V], [0], [5], [0], [(coarse.W, coarse.H)], earlier=[earlier], max_iter=40, tol=0.0
-    )[0]
+    )
     assert (made, len(kept)) == (40, 41)
     assert kept[30, 0] == pytest.approx(np.sqrt(np.mean((V - coarse.W @ coarse.H.T) ** 2)))
     assert (np.diff(kept[:, 0]) <= 0).all()

@@ -145,8 +145,8 @@ def test_a_lane_that_makes_no_sense_is_refused(index, ranks, seeds, sentence):
 
 
 def test_no_lane_is_no_result():
-    assert core.run([], [], [], []) == []
-    assert core.run([V], [], [], []) == []
+    assert [len(part) for part in core.run([], [], [], [])] == [0, 0, 0, 0]
+    assert [len(part) for part in core.run([V], [], [], [])] == [0, 0, 0, 0]
 
 
 def test_read_only_arrays_are_taken_and_nothing_is_written():

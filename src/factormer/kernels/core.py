@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import threadpoolctl
 
 from factormer.kernels import threads
@@ -74,6 +76,36 @@ def width() -> int:
     is_named = named.isdecimal() and int(named) > 0
     own = module.threads()
     return int(min(own, threads.most(), own if is_named else threads.width()))
+
+
+class Ended(NamedTuple):
+    """A lane that a call of the core has ended; its history has a row (error, seconds) for each
+    iteration, and one for the start.
+    """
+
+    W: np.ndarray
+    H: np.ndarray
+    error: float
+    iterations: int
+    status: str
+    history: np.ndarray
+
+
+def apart(found: Any, shapes: Iterable[tuple[int, ...]], ranks: Iterable[int]) -> Iterator[Ended]:
+    """Yield the lanes of a call one by one, as views of what it returned."""
+    module = core()
+    assert module is not None
+    (W, H, history, ends), w, h, t = found, 0, 0, 0
+    W, H = W[:, 0], H[:, 0]
+    for (m, n), r, (error, iterations, status, rows) in zip(shapes, ranks, ends, strict=True):
+        yield Ended(
+            W[w : (w := w + m * r)].reshape(m, r),
+            H[h : (h := h + n * r)].reshape(n, r),
+            error,
+            iterations,
+            module.STATUSES[status],
+            history[t : (t := t + rows)],
+        )
 
 
 def isa() -> str | None:

@@ -87,6 +87,14 @@ class Jobs:
         V, job = self.source(int(self.problem[index])), self[index]
         return V if self.resample is None else resampled(V, self.resample, job.seed)
 
+    def matrices(self, indices: list[int]) -> list[Matrix]:
+        """Return the matrix of each of these jobs; those of one problem share it."""
+        if self.resample is not None:
+            return [self.matrix(index) for index in indices]
+        problems = self.problem[indices].tolist()
+        found = {problem: self.source(problem) for problem in set(problems)}
+        return [found[problem] for problem in problems]
+
     def source(self, problem: int) -> Matrix:
         """A matrix as it was given, checked now if it was not before."""
         V = self.sources
@@ -187,17 +195,20 @@ class Jobs:
 
     def plan(self, index: int) -> Plan:
         """How a job would be carried out alone; jobs of one kind share what was chosen."""
-        problem, rank = int(self.problem[index]), int(self.rank[index])
-        if (problem, rank) not in self._plans:
-            self._plans[problem, rank] = self._plan(problem, rank)
-        return self._plans[problem, rank]
+        return self.plans([index])[0]
 
-    def _plan(self, problem: int, rank: int) -> Plan:
+    def plans(self, indices: Sequence[int] | np.ndarray) -> list[Plan]:
+        """Return the plan of each of these jobs."""
+        pairs = zip(self.problem[indices].tolist(), self.rank[indices].tolist(), strict=True)
+        return [self._plans.get(pair) or self._planned(*pair) for pair in pairs]
+
+    def _planned(self, problem: int, rank: int) -> Plan:
         V: Any = self.sources
         V = V.tensors[problem] if isinstance(V, Loose) else V[problem] if isinstance(V, list) else V
         kind = (type(V), tuple(V.shape[-2:]), V.dtype, V.device, rank)
         if kind not in self._plans:
             self._plans[kind] = choose(Request.of(self.source(problem), rank, **self.options))
+        self._plans[problem, rank] = self._plans[kind]
         return self._plans[kind]
 
     def ready(self, index: int) -> Plan:

@@ -52,11 +52,12 @@ class Ended:
     def result(self, place: int) -> Result:
         """One of the results."""
         plan, V, run = self.plans[place], self.matrices[place], self.runs[place]
-        own = run._replace(W=run.W.copy(), H=run.H.copy())  # who gets it may write into it
-        result = core.result_of(plan, own, V)
-        problem = replace(plan.request.problem, V=V)
         as_given = self.jobs.as_given[int(self.jobs.problem[self.indices[place]])]
-        return replace(result, misfit=misfit_of(problem, result), as_given=as_given)
+        own = run.alone()  # who gets it may write into it
+        result = core.result_of(plan, own, V, as_given)
+        if plan.request.problem.is_free:
+            return result
+        return replace(result, misfit=misfit_of(replace(plan.request.problem, V=V), result))
 
 
 def factorized(jobs: Jobs, indices: list[int], deadline: Deadline) -> Iterator[Ended]:
@@ -86,17 +87,9 @@ def factorized(jobs: Jobs, indices: list[int], deadline: Deadline) -> Iterator[E
 def _called(jobs: Jobs, chunk: list[int], until: float | None) -> tuple[Ended, bool]:
     """Return jobs at their ends, of several runs of one the best; and whether Ctrl-C ended them."""
     started, lanes, counts = time.perf_counter(), list[core.Lane](), list[int]()
-    matrices: dict[tuple[int, int], Matrix] = {}
-    plans = [jobs.plan(index) for index in chunk]
-    own = list[Matrix]()
-    for index, plan in zip(chunk, plans, strict=True):
-        job = jobs[index]
-        key = (job.problem, 0 if jobs.resample is None else index)
-        if key not in matrices:
-            matrices[key] = jobs.matrix(index)
-        seeds = [job.seed, *more_seeds(job.seed, plan.n_runs)]
-        some = core.lanes_of(plan, seeds, matrices[key])
-        own.append(matrices[key])
+    plans, own, seeds = jobs.plans(chunk), jobs.matrices(chunk), jobs.seed[chunk].tolist()
+    for plan, V, seed in zip(plans, own, seeds, strict=True):
+        some = core.lanes_of(plan, [seed, *more_seeds(seed, plan.n_runs)], V)
         counts.append(len(some))
         lanes += some
     runs = core.finished(lanes, started, until)

@@ -89,8 +89,7 @@ class _Ways(NamedTuple):
 
 def _ways(jobs: Jobs, indices: list[int]) -> _Ways:
     ways, far = _Ways([], [], []), dict[int, list[int]]()
-    for index in indices:
-        plan = jobs.plan(index)
+    for index, plan in zip(indices, jobs.plans(indices), strict=True):
         if isinstance(plan.request.problem.V, Blocks):
             far.setdefault(int(jobs.problem[index]), []).append(index)
         elif plan.way is Way.CORE:

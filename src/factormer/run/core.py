@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from factormer.data import Dense, LowRank, Matrix, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start
-from factormer.kernels.core import core, width
+from factormer.kernels.core import apart, core, width
 from factormer.problem.problem import Problem
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, Stage, View
@@ -87,6 +88,10 @@ class Run(NamedTuple):
         """Outer iterations made, in all stages."""
         return len(self.history) - 1
 
+    def alone(self) -> Run:
+        """Return the run in memory of its own, which it else shares with those of the same call."""
+        return self._replace(W=self.W.copy(), H=self.H.copy(), history=self.history.copy())
+
 
 class Rules(NamedTuple):
     """What the lanes of a call have in common: when they stop, and how they end."""
@@ -137,7 +142,8 @@ def fitted(
 ) -> Result:
     """The best run of a plan, of one for each seed; arguments as in `run.execute`."""
     runs = finished(lanes_of(plan, seeds), started, until, Eyes(callback, watch))
-    return result_of(plan, best_of([run for run in runs if run is not None]))
+    best = best_of([run for run in runs if run is not None])
+    return result_of(plan, best if len(runs) == 1 else best.alone())
 
 
 def best_of(runs: Sequence[Run]) -> Run:
@@ -146,25 +152,25 @@ def best_of(runs: Sequence[Run]) -> Run:
     return next((best._replace(status=r.status) for r in runs if r.status in _CUT_SHORT), best)
 
 
-def result_of(plan: Plan, run: Run, V: Matrix | None = None) -> Result:
-    """The result of a run; of a resampled V where one is given.
+def result_of(
+    plan: Plan, run: Run, V: Matrix | None = None, as_given: Callable[[Tensor], Any] = Tensor.detach
+) -> Result:
+    """Return the result of a run; of another matrix of the plan's kind where one is given.
 
     Where the time was up before a large V was read once, the error is not known: it is infinite.
     """
-    request = plan.request
-    problem = request.problem if V is None else replace(request.problem, V=V)
-    x = _point(run, request, problem)
-    if run.status in _CUT_SHORT and not request.keeps_order:  # maybe before the last stage
+    request, is_cut = plan.request, run.status in _CUT_SHORT
+    problem, V = request.problem, request.problem.V if V is None else V
+    x = _point(run, request)
+    if is_cut and not request.keeps_order:  # maybe before the last stage
         x = canonical(x, request.order, request.scale if request.is_free else None)
     error = torch.from_numpy(np.array(run.error))
-    blurred = isinstance(problem.V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
-    is_known = run.error < math.inf
-    is_cut = run.status in _CUT_SHORT
-    in_time = not is_cut or problem.V.work() * problem.rank <= _AFTERWARDS
     is_rough = is_cut and (request.is_symmetric or plan.stages[0].view is View.SKETCH)
-    if in_time and (blurred or not is_known or is_rough):
-        error = problem.rmse(x)
-    return Result(x, run.status, _trace(plan, run), error, plan=plan.explanation)
+    is_blurred = isinstance(V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
+    in_time = not is_cut or V.work() * problem.rank <= _AFTERWARDS
+    if in_time and (is_blurred or is_rough or not run.error < math.inf):
+        error = replace(problem, V=V).rmse(x)
+    return Result(x, run.status, _trace(problem, run), error, as_given, plan.explanation)
 
 
 class Eyes(NamedTuple):
@@ -178,27 +184,18 @@ class Eyes(NamedTuple):
     callback: Callable[[Row], object] | None = None
     watch: Watch | None = None
 
-    def on(
-        self, lanes: list[Lane], runs: list[Run | None], passes: _Passes, offset: float
-    ) -> _Looks | None:
+    def on(self, lanes: list[Lane], runs: list[Run | None], stage: Stage) -> _Looks | None:
         """Return what the core calls between iterations of a stage; None where nobody looks."""
         if self.callback is None and self.watch is None:
             return None
-        return _Looks(self, lanes, runs, passes, offset)
+        return _Looks(self, lanes, runs, stage)
 
 
 class _Looks:
-    """A stage that somebody watches; its seconds are counted from `offset` on."""
+    """A stage that somebody watches."""
 
-    def __init__(
-        self,
-        eyes: Eyes,
-        lanes: list[Lane],
-        runs: list[Run | None],
-        passes: _Passes,
-        offset: float,
-    ) -> None:
-        self._eyes, self._lanes, self._passes, self._offset = eyes, lanes, passes, offset
+    def __init__(self, eyes: Eyes, lanes: list[Lane], runs: list[Run | None], stage: Stage) -> None:
+        self._eyes, self._lanes, self._stage = eyes, lanes, stage
         self._begun, self._seen = runs, list(runs)
         self._heard = [0 if run is None else len(run.history) for run in runs]
 
@@ -207,9 +204,8 @@ class _Looks:
     ) -> bool:
         """Show what is new of a lane; return whether somebody wants to end."""
         before, begun = self._seen[lane], self._begun[lane]
-        history = rows + np.array([0.0, self._offset])
-        history = history if before is None else np.concatenate([before.history, history])
-        passes = self._passes.of(len(history), begun, self._lanes[lane])
+        history = rows if before is None else np.concatenate([before.history, rows])
+        passes = _passes(self._stage, len(history), begun, self._lanes[lane])
         return self.show(lane, Run(W, H, error, Status.MAX_ITER, history, passes))
 
     def show(self, lane: int, run: Run) -> bool:
@@ -219,14 +215,12 @@ class _Looks:
         if first == len(run.history):
             return False
         plan = self._lanes[lane].plan
-        trace = _trace(plan, run)
+        trace = _trace(plan.request.problem, run)
         if self._eyes.callback is not None:
             for row in trace.rows[first:]:
                 self._eyes.callback(row)
         watch = self._eyes.watch
-        return watch is not None and bool(
-            watch(_point(run, plan.request, plan.request.problem), trace)
-        )
+        return watch is not None and bool(watch(_point(run, plan.request), trace))
 
 
 def finished(
@@ -234,15 +228,14 @@ def finished(
 ) -> list[Run | None]:
     """Each lane at its end; `until` is a reading of `time.perf_counter()`."""
     eyes = eyes or Eyes()
-    places: dict[Any, list[int]] = {}
-    rules: dict[int, Any] = {}
+    by_plan: dict[int, list[int]] = {}
     for k, lane in enumerate(lanes):
-        key = rules.get(id(lane.plan))
-        if key is None:
-            plan = lane.plan
-            key = tuple((s.view, s.width, s.keep, Rules.of(plan, s)) for s in plan.stages)
-            rules[id(plan)] = key
-        places.setdefault(key, []).append(k)
+        by_plan.setdefault(id(lane.plan), []).append(k)
+    places: dict[Any, list[int]] = {}
+    for at in by_plan.values():
+        plan = lanes[at[0]].plan
+        key = tuple((s.view, s.width, s.keep, Rules.of(plan, s)) for s in plan.stages)
+        places.setdefault(key, []).extend(at)
     done: list[Any] = [None] * len(lanes)
     for key, at in places.items():
         rules_of_stages = [stage[-1] for stage in key]
@@ -334,27 +327,27 @@ def _carried_out(
         starts, earlier = _starts(lanes, views, index, until), None
     module, problem = core(), lanes[0].plan.request.problem
     assert module is not None
-    offset = time.perf_counter() - started
-    passes = _Passes(stage)
-    looks = eyes.on(lanes, runs, passes, offset)
+    looks = eyes.on(lanes, runs, stage)
+    ranks = [lane.plan.request.problem.rank for lane in lanes]
     found = module.run(
         [stored(V) for V in views],
         index,
-        [lane.plan.request.problem.rank for lane in lanes],
+        ranks,
         [lane.seed for lane in lanes],
         starts,
         _fixed(problem, len(lanes)),
         earlier,
         seconds=_left(until),
+        since=time.perf_counter() - started,
         threads=width(),
         callback=looks,
         **rules._asdict(),
     )
     ended = []
-    for (W, H, error, _, status, history), lane, before in zip(found, lanes, runs, strict=True):
-        history[0 if before is None else len(before.history) :, 1] += offset
-        read = passes.of(len(history), before, lane)
-        ended.append(Run(W, H, error, Status[module.STATUSES[status]], history, read))
+    each = apart(found, [lane.V.shape for lane in lanes], ranks)
+    for x, lane, before in zip(each, lanes, runs, strict=True):
+        passes = _passes(stage, len(x.history), before, lane)
+        ended.append(Run(x.W, x.H, x.error, Status[x.status], x.history, passes))
     if looks is not None and any([looks.show(k, run) for k, run in enumerate(ended)]):
         ended = [run._replace(status=Status.INTERRUPTED) for run in ended]
     return ended
@@ -375,10 +368,11 @@ def fits_from(
     if module is None:
         return None
     points = [tuple(F.double().numpy() for F in x) for x in starts]
+    ranks = [W.shape[1] for W, _ in points]
     found = module.run(
         [stored(V)],
         [0] * len(points),
-        [W.shape[1] for W, _ in points],
+        ranks,
         [0] * len(points),
         points,
         max_iter=max_iter,
@@ -391,29 +385,22 @@ def fits_from(
         threads=width(),
     )
     fits = []
-    for W, H, error, _, status, *_ in found:
-        if module.STATUSES[status] == Status.INTERRUPTED.name:
+    for W, H, error, _, status, _ in apart(found, [V.shape] * len(points), ranks):
+        if status == Status.INTERRUPTED.name:
             raise KeyboardInterrupt
         fits.append(Fit(Factors(*(torch.from_numpy(F).to(V.dtype) for F in (W, H))), error))
     return fits
 
 
-class _Passes(NamedTuple):
-    """The readings of V in a stage: for its sketch, for a start, and two for each iteration."""
-
-    stage: Stage
-
-    def of(self, count: int, before: Run | None, lane: Lane) -> np.ndarray:
-        """Return the readings up to each of so many rows, of which `before` has the first."""
-        is_sketch = self.stage.view is View.SKETCH
-        begun = 1 if before is None else int(before.passes[-1])
-        if is_sketch or (before is None and type(lane.start) is Rotated):
-            begun += READINGS
-        each = 0 if is_sketch else 2
-        if before is None:
-            return begun + each * np.arange(count)
-        later = np.arange(1, count - len(before.passes) + 1)
-        return np.concatenate([before.passes, begun + each * later])
+def _passes(stage: Stage, count: int, before: Run | None, lane: Lane) -> np.ndarray:
+    """Return the readings of V up to so many rows: for a sketch, a start, and two an iteration."""
+    is_sketch = stage.view is View.SKETCH
+    begun = 1 if before is None else int(before.passes[-1])
+    if is_sketch or (before is None and type(lane.start) is Rotated):
+        begun += READINGS
+    later = count if before is None else count - len(before.passes) + 1
+    passes = np.full(later, begun) if is_sketch else np.arange(begun, begun + 2 * later, 2)
+    return passes if before is None else np.concatenate([before.passes, passes[1:]])
 
 
 def _starts(
@@ -472,16 +459,14 @@ def _fixed(problem: Problem, count: int) -> list[Any] | None:
     return [(places[0], places[1])] * count
 
 
-def _trace(plan: Plan, run: Run) -> Trace:
-    problem = plan.request.problem
-    errors, seconds = run.history.T.copy()
-    trace = Trace.of(torch.from_numpy(errors), seconds, run.passes)
+def _trace(problem: Problem, run: Run) -> Trace:
+    trace = Trace.of(torch.from_numpy(run.history[:, 0]), run.history[:, 1], run.passes)
     trace.entries = np.float64(math.prod(problem.V.shape))
     trace.measure = problem.measure
     return trace
 
 
-def _point(run: Run, request: Request, problem: Problem) -> Factors:
+def _point(run: Run, request: Request) -> Factors:
     """The factors in the precision of V, with known columns to the last digit.
 
     Where V ≈ H Hᵀ is asked for, both are the mean of the pair that the core iterates on.
@@ -489,7 +474,7 @@ def _point(run: Run, request: Request, problem: Problem) -> Factors:
     W, H = torch.from_numpy(run.W), torch.from_numpy(run.H)
     if request.is_symmetric:
         W = H = (W + H) / 2
-    return problem.taken(Factors(W, H))
+    return request.problem.taken(Factors(W, H))
 
 
 def _left(until: float | None) -> float:
