@@ -41,7 +41,9 @@ def pages(tmp_path_factory):
     fit(replace(cases.topics(name=EVIL), name=EVIL), [3], FitOptions(max_iter=8), path)
     made["evil"] = write_report(RunFolder(path))
     path = tmp_path_factory.mktemp("trust")  # under Kullback–Leibler, with all that is asked of it
-    trusted = FitOptions(loss="kullback-leibler", repeats=4, holdout=0.25, max_iter=50)
+    trusted = FitOptions(
+        loss="kullback-leibler", repeats=4, resample="poisson", holdout=0.25, max_iter=50
+    )
     fit(cases.counts(), [1, 2, 3], trusted, path, command="factormer fit data")
     made["trust"] = write_report(RunFolder(path))
     path = tmp_path_factory.mktemp("chosen")
@@ -220,6 +222,32 @@ def test_a_choice_shows_its_probabilities_and_the_other_rules(driver, pages):
 
 
 # It answers
+
+
+def test_charts_with_a_single_dot_are_not_shown(driver, pages):
+    show(driver, pages["evil"])  # one rank, and no other was looked at
+    assert js(driver, "document.getElementById('by-rank-figure').hidden")
+    assert js(driver, "document.getElementById('stability-figure').hidden")
+    show(driver, pages["chosen"])
+    assert not js(driver, "document.getElementById('by-rank-figure').hidden")
+
+
+def test_stability_means_one_thing(driver, pages):
+    show(driver, pages["chosen"])  # by a network, whose fits differ in their starts
+    assert "Stability" not in " ".join(texts(driver, "#quality h3, #quality text, #quality th"))
+    assert "Agreement of starts by rank" in texts(driver, "#quality h3")
+    assert "agreement of starts" in " ".join(texts(driver, "#choice-rules td"))
+    show(driver, pages["trust"])
+    assert "Stability by rank" in texts(driver, "#quality h3")
+
+
+def test_what_each_rule_says_stands_in_a_table(driver, pages):
+    show(driver, pages["trust"])
+    rows = texts(driver, "#rules-table tbody tr")
+    assert len(rows) == 2
+    assert "hidden entries" in rows[0]
+    show(driver, pages["images"])
+    assert js(driver, "document.getElementById('rules').hidden")
 
 
 def test_picking_a_component_shows_it(driver, pages):

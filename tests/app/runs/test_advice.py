@@ -117,21 +117,56 @@ def test_stability_of_other_starts_recommends_nothing():
         assert "their stability recommends no rank" in found.text
 
 
-def test_the_network_comes_first_and_the_others_are_told():
-    results = [
-        replace(a, stability=[0.9] * a.rank)
-        for a in hidden([2.0, 2.1], [1.5, 1.6], [1.0, 1.1], [1.5, 1.6])
-    ]
-    found = advised(results, DRAWN, CHOICE)
+@pytest.fixture
+def three_rules():
+    """Hidden entries take rank 4, stability takes 5."""
+    errors = ([2.0, 2.1], [1.5, 1.6], [1.0, 1.1], [1.5, 1.6])
+    return [replace(a, stability=[0.9] * a.rank) for a in hidden(*errors)]
+
+
+def test_rules_that_differ_are_reconciled_in_one_statement(three_rules):
+    found = advised(three_rules, DRAWN, CHOICE)
     assert found is not None
     assert (found.rank, found.by) == (3, "network")
-    assert found.text.startswith(CHOICE["reason"])
-    assert "predicted best at rank 4" in found.text
-    assert "The error of hidden entries would take rank 4 instead: hidden entries" in found.text
-    assert "Stability would take rank 5 instead: it is the largest rank" in found.text
-    both = advised(results, DRAWN | {"holdout": 0.0}, CHOICE | {"rank": 5})
-    assert both is not None
-    assert "Stability agrees: it is the largest rank" in both.text
+    assert found.text.startswith("Rules that ask different questions differ here. Which rank do ")
+    assert "predicts hidden entries as well as any? 4. Up to which rank do" in found.text
+    assert "The first answer decides" in found.text
+    assert found.rules[0].text == CHOICE["reason"]
+    assert [(rule.by, rule.rank) for rule in found.rules] == [
+        ("network", 3),
+        ("hidden", 4),
+        ("stability", 5),
+    ]
+    assert "predicted best at rank 4" in found.rules[1].text
+    without = advised(three_rules, DRAWN)
+    assert without is not None
+    assert (without.rank, without.by) == (4, "hidden")
+    assert "stability" not in [rule.by for rule in advised(three_rules, OPTIONS).rules]
+
+
+def test_rules_that_agree_say_so_and_argue_no_further(three_rules):
+    found = advised(three_rules, DRAWN | {"holdout": 0.0}, CHOICE | {"rank": 5})
+    assert found is not None
+    assert "it is the largest rank" not in found.text.lower()
+    same = advised([*three_rules[:3]], DRAWN, CHOICE | {"rank": 4})
+    assert same is not None
+    assert same.text == (
+        "The network that reads all curves, the error of hidden entries and stability under new "
+        "draws agree on rank 4."
+    )
     alone = advised([result(7)], OPTIONS, CHOICE)
     assert alone is not None
-    assert alone.rank == 3
+    assert (alone.rank, alone.text, len(alone.rules)) == (3, CHOICE["reason"], 1)
+
+
+def test_a_choice_that_is_not_clear_gives_way_to_hidden_entries():
+    results = hidden([9.0, 9.1], [1.4, 1.5], [1.4, 1.5], [8.0, 8.1])  # 3 and 4 are alike
+    chances = {"2": 0.4, "3": 0.2, "4": 0.3, "5": 0.1}
+    unclear = CHOICE | {"rank": 2, "clear": False, "probabilities": chances}
+    found = advised(results, OPTIONS, unclear)
+    assert found is not None
+    assert (found.rank, found.by) == (4, "hidden")
+    assert "The first answer is not clear" in found.text
+    likely = advised(results, OPTIONS, unclear | {"rank": 4})
+    assert likely is not None
+    assert (likely.rank, likely.by) == (4, "network")

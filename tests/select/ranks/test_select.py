@@ -8,7 +8,7 @@ import torch
 import factormer
 from factormer.select.ranks import view
 from factormer.select.ranks.criteria import HIDING, Criterion
-from factormer.select.ranks.reason import reason_of
+from factormer.select.ranks.reason import candidates, reason_of
 
 RANKS = range(1, 9)
 
@@ -52,6 +52,32 @@ def test_what_is_explained_is_never_rounded_up_to_all(left, text):
     reason = reason_of(2, True, {1: 0.0, 2: 1.0}, rules, curves, [])
     assert f" and {text}" in reason
     assert "100 %" not in reason
+
+
+@pytest.mark.parametrize(
+    ("after", "argues"), [(1.1, "component 3 would be 1.10 times"), (1.31, "")]
+)
+def test_a_reason_does_not_argue_against_itself(after, argues):
+    curves = {name: np.ones(3) for name in ("error", "stability")}
+    curves["over_noise"] = np.array([3.0, 1.28, after])
+    rules = {"a rule": Criterion(np.zeros(3), 2, "a rule")}
+    reason = reason_of(2, True, {1: 0.0, 2: 0.9, 3: 0.1}, rules, curves, [])
+    assert ("would be" in reason) == bool(argues)
+    assert argues in reason
+    if not argues:
+        assert "Size does not tell component 2 from component 3 (1.28 and 1.31 times" in reason
+
+
+def test_what_is_not_clear_names_the_ranks_to_compare():
+    chances = {1: 0.02, 2: 0.5, 3: 0.08, 4: 0.4}
+    assert candidates(2, True, chances) == [2]
+    assert candidates(2, False, chances) == [2, 4]
+    assert candidates(2, False, {1: 0.05, 2: 0.9, 3: 0.05}) == [1, 2, 3]
+    assert candidates(1, False, {1: 0.95, 2: 0.05}) == [1, 2]
+    curves = {name: np.ones(4) for name in ("error", "stability", "over_noise")}
+    rules = {"a rule": Criterion(np.zeros(4), 2, "a rule")}
+    reason = reason_of(2, False, chances, rules, curves, [])
+    assert reason.endswith("Look at the components of ranks 2 and 4 before you settle on one.")
 
 
 def test_the_table_has_a_row_for_each_rank(easy):

@@ -38,8 +38,10 @@ BENCHMARKS = {
     "limits": Benchmark("limits", "How long after their time limit do calls end?"),
     "newcomer": Benchmark("newcomer", "How long is it from a clone to a report?", True),
     "rank": Benchmark("rank.run", "How often are planted ranks found?"),
+    "rank-answer": Benchmark("rank.reconcile", "Is the one answer right more often than a rule?"),
     "rank-report": Benchmark("rank.summary", "Table and picture of the answers of `rank`.", True),
     "loss": Benchmark("select_loss", "How often is planted noise named?"),
+    "metaprograms": Benchmark("metaprograms", "How often are planted meta-programs found?"),
     "unmixing": Benchmark("unmixing", "Unmixing of Jasper Ridge, beside its reference."),
     "networks": Benchmark("races", "Where does a network pay in seconds?", True),
     "learned": Benchmark(

@@ -20,8 +20,7 @@ from factormer.app.cli.large import fit_large
 Data, Model, Solver, Trust = "Data", "Model", "Solver", "Trust"
 _RANK = (
     "Components: 10, a range 2..20 (or 2-20), or a list 4,8,16; each is fitted, and all are "
-    "compared. "
-    "select: chosen from the data."
+    "compared. select: chosen from the data, up to 16; select:2-20: of these."
 )
 _RANKS = 1000  # at most, in one run
 _SAID_OF = (
@@ -152,7 +151,10 @@ def fit(
     from factormer.problem.losses import as_loss
     from factormer.select.loss import select_loss
 
-    ranks = [] if rank == "select" else parse_ranks(rank)
+    selects, _, of = rank.partition(":") if rank.startswith("select") else ("", "", rank)
+    if selects not in ("", "select"):
+        parse_ranks(rank)  # which refuses it
+    ranks = [] if rank == "select" else parse_ranks(of)
     if device is not None:
         as_device(device)
     said = {"layout": layout, "header": header, "index": index, "resize": resize}
@@ -165,7 +167,7 @@ def fit(
         needs |= {"symmetric": symmetric, "repeats": repeats, "holdout": holdout, "device": device}
         needs["resample"] = resample
         needs["scale"] = None if scale == "balanced" else scale
-        needs |= {"rank select": rank == "select", "title": title, "loss select": loss == "select"}
+        needs |= {"rank select": bool(selects), "title": title, "loss select": loss == "select"}
         needs |= {"row-labels": row_labels, "column-labels": column_labels, "resize": resize}
         needs |= {"rows-are": rows_are, "columns-are": columns_are, "compare": compare}
         needs["wavelengths"] = wavelengths
@@ -226,9 +228,9 @@ def fit(
     )
     data = data if title is None else replace(data, name=title)
     choice = None
-    if rank == "select":
-        choice = choose_rank(data, options, **beside)
-        ranks = [choice.rank]
+    if selects:
+        choice = choose_rank(data, options, ranks or None, **beside)
+        ranks = choice.candidates
     warn = cache(lambda: told.print_shares(data, options, as_json=as_json))
     options, asked = with_weights(data, options, max(ranks), **beside), options
     if not as_json:
@@ -280,10 +282,8 @@ def fit(
         )
     else:
         tell()
-        if choice is not None:
-            print(choice.reason)
         told.print_results(results, options.loss, sum(compiled, 0.0))
-        told.print_trust(results, options, folder, chosen=choice is not None)
+        told.print_trust(results, options, folder)
         told.print_pairs(pairs, known)
         told.print_advice(results, options)
         if sounds:
@@ -304,7 +304,7 @@ def parse_ranks(text: str) -> list[int]:
         if not 1 <= first <= last:
             raise ValueError(
                 f"--rank is {shown!r}; it must be a number above 0 (10), a range (2..20), a list "
-                "(4,8,16), or select"
+                "(4,8,16), select, or select:2-20"
             )
         if len(ranks) + last - first >= _RANKS:
             raise ValueError(

@@ -101,12 +101,9 @@ def _short_of_all(share: Any) -> Any:
     return share if share is None or share == 1 else min(share, 0.9999)
 
 
-def print_trust(results: list[Any], options: Any, folder: Any, *, chosen: bool) -> None:
-    """Print how stable components are, the errors of hidden entries, and the rank to take.
-
-    `chosen` says whether the choice of a network was printed before.
-    """
-    from factormer.app.runs.advice import advised
+def print_trust(results: list[Any], options: Any, folder: Any) -> None:
+    """Print how stable components are, the errors of hidden entries, and the rank to take."""
+    from factormer.app.runs.advice import NAMES, advised
     from factormer.app.runs.trust import as_shown, validated
 
     for r in results:
@@ -121,10 +118,12 @@ def print_trust(results: list[Any], options: Any, folder: Any, *, chosen: bool) 
             more = f" ± {spread:.2g}" if math.isfinite(spread) else ""
             print(f"  rank {rank}: {what} {error:.5g}{more}")
     advice = advised(results, asdict(options), folder.choice())
-    if advice is not None and not (chosen and advice.by == "network"):
+    if advice is not None:
         recommended = "" if advice.by == "bend" else f"rank {advice.rank} is recommended: "
         text = advice.text if not recommended else advice.text[0].lower() + advice.text[1:]
         print(f"  {recommended}{text}")
+        for rule in advice.rules if len(advice.rules) > 1 else ():
+            print(f"    rank {rule.rank}, by {NAMES[rule.by]}: {rule.text}")
 
 
 def compare_all(results: list[Any], folder: Any, known: Any) -> dict[int, list[Any]]:

@@ -23,7 +23,7 @@ from factormer.app.report.views import (
     top,
 )
 from factormer.app.runs import RankResult, RunFolder
-from factormer.app.runs.advice import Advice, advised, bend
+from factormer.app.runs.advice import ASKED, Advice, advised, bend
 from factormer.app.runs.constraints import parse_all
 from factormer.app.runs.references import kept_pairs
 from factormer.app.runs.resampling import samples_are_columns
@@ -74,7 +74,7 @@ def payload(folder: RunFolder) -> dict[str, Any]:
         },
         "bound": bound,
         "choice": choice,
-        "advice": None if advice is None else advice._asdict(),
+        "advice": None if advice is None else _advice(advice),
         "hidden": _hidden(results, run["options"]),
         "opened": _opened(results, advice),
         "V": _map(folder.views(results[0].rank, "V_blocks")["V_blocks"], _map_cap(len(results))),
@@ -106,6 +106,12 @@ def _sums(folder: RunFolder) -> dict[str, dict[str, Any]]:
         for term in terms or ()
         if isinstance(term, Simplex)
     }
+
+
+def _advice(advice: Advice) -> dict[str, Any]:
+    """The advice, with what each rule asks where several answer."""
+    rules = [{**rule._asdict(), "asks": ASKED[rule.by]} for rule in advice.rules]
+    return advice._asdict() | {"rules": rules if len(rules) > 1 else []}
 
 
 def _map_cap(n_results: int) -> int:

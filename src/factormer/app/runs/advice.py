@@ -18,20 +18,48 @@ _OF_STARTS = (
     "The runs of --repeats differ only in their starts, which tells nothing about noise in the "
     "data, so their stability recommends no rank."
 )
+ASKED = {
+    "network": "Which rank do errors, noise, held-out blocks and other starts point to together?",
+    "hidden": "Which is the smallest rank that predicts hidden entries as well as any?",
+    "stability": "Up to which rank do runs on new draws of the data find the same components?",
+}
+NAMES = {
+    "network": "the network that reads all curves",
+    "hidden": "the error of hidden entries",
+    "stability": "stability under new draws",
+}
+_FIRST = " The first answer decides: on data with planted ranks that rule is right most often."
+_OF_BOTH = (
+    " The first answer is not clear, so the one that is most probable among the ranks that hidden "
+    "entries do not tell from the best is taken."
+)
+
+
+class Rule(NamedTuple):
+    """A rule, the rank it takes, and what it saw, in words.
+
+    `by` is "network" (a choice that `select_rank` made), "hidden" (errors of hidden entries) or
+    "stability" (of components over several runs on new draws of the data).
+    """
+
+    by: str
+    rank: int
+    text: str
 
 
 class Advice(NamedTuple):
-    """A rank, what speaks for it, and the reason in words.
+    """A rank, the rule that decided, why, and what every rule says.
 
-    `by` is "network" (a choice that `select_rank` made), "hidden" (errors of hidden entries),
-    "stability" (of components over several runs on new draws of the data), or "bend" (of the error
-    curve, a place to begin looking). `rank` is one that was fitted, unless the network chose
-    another.
+    `text` is what the rule saw, or, of several rules, what each asks, answers, and which decides.
+
+    `by` is that of a `Rule`, or "bend" (of the error curve, a place to begin looking). `rank` is
+    one that was fitted, unless the network chose another.
     """
 
     rank: int
     by: str
     text: str
+    rules: tuple[Rule, ...] = ()
 
 
 def advised(
@@ -39,28 +67,67 @@ def advised(
 ) -> Advice | None:
     """The rank to take; None where there is but one, and nobody chose it.
 
-    The network's choice comes first, then hidden entries, then stability, then the error curve;
-    what the others say is told too.
+    A clear choice of the network decides. One that is not clear gives way to the most probable of
+    the ranks that hidden entries do not tell from the best. Without a network hidden entries
+    decide, then stability, then the error curve.
     """
-    hidden, stable = _hidden(results, options), _stable(results, options)
-    asked = (_chosen(choice), hidden, stable)
-    found = [advice for advice in asked if advice is not None]
-    if not found:
-        found = [advice for advice in [_bend(results, options)] if advice is not None]
-    if not found:
-        return None
-    first, *others = found
-    text = [first.text, *(_beside(x, first.rank) for x in others)]
-    if stable is None and sum(bool(r.stability) for r in results) > 1:
-        text.append(_OF_STARTS)
-    return first._replace(text=" ".join(text))
+    rules = rules_of(results, options, choice)
+    of_starts = [_OF_STARTS] if _of_starts(results, options) else []
+    if not rules:
+        found = _bend(results, options)
+        return found and found._replace(text=" ".join([found.text, *of_starts]))
+    first, *others = rules
+    rank, by, why = first.rank, first.by, ""
+    hidden = next((rule for rule in others if rule.by == "hidden"), None)
+    if choice is not None and not choice["clear"] and hidden is not None and _differ(rules):
+        rank = _most_probable(results, options, choice)
+        by = "network" if rank == first.rank else "hidden"
+        why = _OF_BOTH
+    elif others:
+        why = _FIRST
+    text = first.text
+    if others:
+        text = _together(rules, rank) + (why if _differ(rules) else "")
+    return Advice(rank, by, " ".join([text, *of_starts]), tuple(rules))
 
 
-def _beside(other: Advice, rank: int) -> str:
-    """Say whether another rule, which does not decide, agrees."""
-    rule = {"hidden": "The error of hidden entries", "stability": "Stability"}[other.by]
-    says = "agrees" if other.rank == rank else f"would take rank {other.rank} instead"
-    return f"{rule} {says}: {other.text[0].lower()}{other.text[1:]}"
+def rules_of(
+    results: Sequence[RankResult], options: dict[str, Any], choice: dict[str, Any] | None = None
+) -> list[Rule]:
+    """What each rule says that can be asked, the one that is right most often first."""
+    asked = (_chosen(choice), _hidden(results, options), _stable(results, options))
+    return [rule for rule in asked if rule is not None]
+
+
+def _differ(rules: Sequence[Rule]) -> bool:
+    return len({rule.rank for rule in rules}) > 1
+
+
+def _together(rules: Sequence[Rule], rank: int) -> str:
+    """Say what the rules ask and answer, in one sentence."""
+    if not _differ(rules):
+        *names, last = [NAMES[rule.by] for rule in rules]
+        text = f"{', '.join(names)} and {last} agree on rank {rank}."
+        return text[0].upper() + text[1:]
+    answers = " ".join(f"{ASKED[rule.by]} {rule.rank}." for rule in rules)
+    return f"Rules that ask different questions differ here. {answers}"
+
+
+def _most_probable(
+    results: Sequence[RankResult], options: dict[str, Any], choice: dict[str, Any]
+) -> int:
+    """The rank that the network holds most probable among those that predict hidden entries."""
+    found = validated(results, options["loss"], options.get("holdout") or 0.0)
+    assert found is not None
+    chances = choice.get("probabilities", {})
+    as_good = [int(rank) for rank in found.ranks_as_good]
+    return max(as_good, key=lambda rank: (chances.get(str(rank), 0.0), -rank))
+
+
+def _of_starts(results: Sequence[RankResult], options: dict[str, Any]) -> bool:
+    """Whether runs of several ranks differ only in their starts."""
+    several = sum(bool(r.stability) for r in results) > 1
+    return several and options.get("resample", "none") == "none"
 
 
 def bend(results: Sequence[RankResult]) -> int:
@@ -78,13 +145,13 @@ def bend(results: Sequence[RankResult]) -> int:
     return int(np.argmax(chord - errors))
 
 
-def _chosen(choice: dict[str, Any] | None) -> Advice | None:
+def _chosen(choice: dict[str, Any] | None) -> Rule | None:
     if choice is None:
         return None
-    return Advice(int(choice["rank"]), "network", str(choice["reason"]))
+    return Rule("network", int(choice["rank"]), str(choice["reason"]))
 
 
-def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | None:
+def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Rule | None:
     found = validated(results, options["loss"], options.get("holdout") or 0.0)
     if found is None or len(found.ranks) < 2:
         return None
@@ -107,19 +174,19 @@ def _hidden(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | 
         text += f" As {found.rank} is the largest rank that was tried, try larger ones too."
     elif found.rank_1se == found.ranks[0] > 1:
         text += " It is the smallest rank that was tried: try smaller ones too."
-    return Advice(found.rank_1se, "hidden", text)
+    return Rule("hidden", found.rank_1se, text)
 
 
-def _stable(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | None:
+def _stable(results: Sequence[RankResult], options: dict[str, Any]) -> Rule | None:
     have = [(r.rank, np.array(r.stability)) for r in results if r.stability]
     if len(have) < 2 or options.get("resample", "none") == "none":
         return None
     stable = [rank for rank, s in have if s.mean() >= _MEAN and s.min() >= _LEAST]
     if not stable:
         rank, s = max(have, key=lambda one: float(one[1].mean()))
-        return Advice(
-            rank,
+        return Rule(
             "stability",
+            rank,
             f"At no rank do all runs find the same components; the most stable is {rank}, with a "
             f"mean stability of {s.mean():.2f}.",
         )
@@ -128,7 +195,7 @@ def _stable(results: Sequence[RankResult], options: dict[str, Any]) -> Advice | 
         f"It is the largest rank at which runs on new draws of the data agree (a mean stability of "
         f"{_MEAN:g} or more, and no component below {_LEAST:g})."
     )
-    return Advice(rank, "stability", text + _edge(rank, [k for k, _ in have]))
+    return Rule("stability", rank, text + _edge(rank, [k for k, _ in have]))
 
 
 def _named(ranks: list[int]) -> str:

@@ -15,16 +15,17 @@ from factormer.select.ranks.choice import Choice
 from factormer.select.ranks.select import select_rank
 
 
-def choose_rank(data: Data, options: FitOptions, *, mask: Any, weights: Any) -> Choice:
-    """The choice of a rank for the data of a run, under its loss."""
+def choose_rank(
+    data: Data, options: FitOptions, ranks: list[int] | None = None, *, mask: Any, weights: Any
+) -> Choice:
+    """The choice of a rank, of those given, for the data of a run, under its loss."""
     if weights is not None:
         raise ValueError(
             "--rank select takes entries that count the same; leave --weights out, and fit the "
             "rank that it chooses with them"
         )
-    return select_rank(
-        data.V, loss=options.loss, mask=mask, missing=options.missing, random_state=options.seed
-    )
+    asked: dict[str, Any] = {"loss": options.loss, "mask": mask, "missing": options.missing}
+    return select_rank(data.V, ranks, random_state=options.seed, **asked)
 
 
 def described(choice: Choice) -> dict[str, Any]:

@@ -61,15 +61,13 @@ def agreed(
 ) -> Agreement:
     """Return what many runs have in common.
 
-    Where new data is drawn and the samples are the columns, V is transposed for it: samples are
-    drawn, and components are matched by what they are made of.
+    Where the samples are the columns, V is transposed for it: samples are drawn and compared, and
+    components are matched by what they are made of.
     """
     names = (*_ALIKE, *_DATA, "init", "max_iter", "tol")
     asked = {name: keywords[name] for name in names}
     asked["init"] = "random" if asked["init"] == "auto" else asked["init"]
-    if resample == "none":
-        return Agreement(consensus(data.V, rank, n_runs=n_runs, **asked), False)
-    asked["resample"] = resample
+    asked["resample"] = None if resample == "none" else resample
     if not samples_are_columns(data.rows, data.columns):
         return Agreement(consensus(data.V, rank, n_runs=n_runs, **asked), False)
     on_w, on_h = asked["regularize_W"], asked["regularize_H"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from factormer.data.frame import frame_of
 from factormer.select.ranks.criteria import Criterion
+from factormer.select.ranks.reason import candidates
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,6 +27,11 @@ class Choice:
     reason: str
     criteria: dict[str, Criterion]
     curves: dict[str, np.ndarray] = field(repr=False)  # error, svd_error, … by rank
+
+    @property
+    def candidates(self) -> list[int]:
+        """The rank, and the others to compare it with where the choice is not clear."""
+        return candidates(self.rank, self.clear, self.probabilities)
 
     def columns(self) -> dict[str, np.ndarray]:
         """The table as arrays: rank, probability, curves, and the values of every rule."""

@@ -35,8 +35,17 @@ def reason_of(
     if untried:
         text.append(_advice(rank, ranks, untried))
     elif not clear:
-        text.append("Look at the components of each before you settle on one.")
+        named = _listed([str(k) for k in candidates(rank, clear, probabilities)])
+        text.append(f"Look at the components of ranks {named} before you settle on one.")
     return " ".join(text)
+
+
+def candidates(rank: int, clear: bool, probabilities: dict[int, float]) -> list[int]:
+    """The rank chosen and, where it is not clear, the others that are likely, or its neighbours."""
+    if clear or len(probabilities) == 1:
+        return [rank]
+    others = [k for k, p in probabilities.items() if k != rank and p >= _LIKELY]
+    return sorted([rank, *(others or {rank - 1, rank + 1} & set(probabilities))])
 
 
 def _advice(rank: int, ranks: list[int], untried: list[int]) -> str:
@@ -71,7 +80,13 @@ def _seen(rank: int, ranks: list[int], curves: dict[str, np.ndarray]) -> str:
     text = f"Component {rank} is {own:.2f} times as large as noise alone would make it"
     if place + 1 < len(ranks) and ranks[place + 1] == rank + 1:
         after = curves["over_noise"][place + 1]
-        text += f", component {rank + 1} would be {after:.2f} times"
+        if after < own:
+            text += f", component {rank + 1} would be {after:.2f} times"
+        else:
+            text = (
+                f"Size does not tell component {rank} from component {rank + 1} ({own:.2f} and "
+                f"{after:.2f} times what noise alone would make), so the choice rests on all curves"
+            )
     error = curves["error"][place]
     return (
         f"{text}; other starts find the components again with a similarity of {stability:.2f}, and "

@@ -12,11 +12,12 @@ function drawAdvice() {
   }
   const by = { network: "by a network that compares all ranks", hidden: "by the error of hidden entries", stability: "by stability under new draws of the data" }[advice.by];
   const fitted = run.results.some((r) => r.rank === advice.rank);
-  const clear = advice.by === "network" && !run.choice.clear ? " This choice is not clear." : "";
   const opened = run.results[run.opened].rank;
   const head = isRecommended() ? el("b", {}, `Rank ${advice.rank} is recommended, ${by}${fitted && run.results.length > 1 ? ", and therefore open" : ""}. `) : null;
   const missing = fitted ? "" : ` Rank ${advice.rank} is not part of this run; rank ${opened} is open instead.`;
-  byId("advice").replaceChildren(...[head, `${advice.text}${clear}${missing}`].filter(Boolean));
+  byId("advice").replaceChildren(...[head, `${advice.text}${missing}`].filter(Boolean));
+  byId("rules").hidden = advice.rules.length === 0;
+  byId("rules-table").replaceChildren(table(["rule asks", "rank", "what it saw"], advice.rules.map((rule) => [rule.asks, rule.rank, rule.text])));
   const pill = byId(`rank-${run.results.findIndex((r) => r.rank === advice.rank)}`);
   if (pill && isRecommended()) {
     pill.nextElementSibling.classList.add("recommended");
@@ -30,6 +31,10 @@ const at = (list, rank) => list.find(([x]) => x === rank);
 
 function drawByRank() {
   const points = run.results.map((r) => [r.rank, errorOf(r)]);
+  // One dot tells nothing that the tiles do not.
+  byId("by-rank-figure").hidden = points.length + quickFits().length < 2;
+  if (byId("by-rank-figure").hidden) return;
+  byId("by-rank").className = "chart";
   const highest = points.at(-1)[0];
   // The SVD is a bound for squares alone.
   const bound = (isSquared() && run.bound ? run.bound : []).map((y, rank) => [rank, y]).filter(([rank]) => rank >= 1 && rank <= Math.max(highest, 12));
@@ -119,14 +124,16 @@ function drawStability() {
   const rows = own ? several.map((r) => [r.rank, r.stability.reduce((sum, s) => sum + s, 0) / r.rank, Math.min(...r.stability)]) : starts;
   byId("stability-figure").hidden = rows.length < 2;
   if (rows.length < 2) return;
+  const title = own ? "Stability by rank" : "Agreement of starts by rank";
+  byId("by-stability-title").textContent = title;
   byId("by-stability").className = "chart";
   const here = rows.findIndex(([rank]) => rank === current().rank);
   responsive(
     byId("by-stability"),
     lineChart({
       series: [{ points: rows.map(([k, , least]) => [k, least]), className: "bound" }, { points: rows.map(([k, mean]) => [k, mean]), dots: { here } }],
-      xName: "rank", yName: "stability", wholeX: true, range: [0, 1], mark: marked(), stops: rows.map(([x]) => x),
-      label: `Stability by rank: ${rows.map(([k, mean]) => `rank ${k}, ${mean.toFixed(2)}`).join("; ")}`,
+      xName: "rank", yName: own ? "stability" : "cosine", wholeX: true, range: [0, 1], mark: marked(), stops: rows.map(([x]) => x),
+      label: `${title}: ${rows.map(([k, mean]) => `rank ${k}, ${mean.toFixed(2)}`).join("; ")}`,
       hover: (x) => {
         const [rank, mean, least] = rows[nearest(rows, x)];
         return { x: rank, text: `Rank ${rank} · mean ${mean.toFixed(2)} · least ${least.toFixed(2)}` };
@@ -137,7 +144,7 @@ function drawStability() {
   byId("by-stability-note").textContent = own
     ? `How well the components of ${several[0].consensus?.runs ?? run.options.repeats} runs on ${drawnData()} agree: 1 where all find the same.${(run.options.resample ?? "none") === "none" ? " It says nothing about noise in the data." : ""}`
     : "Cosines of components that were matched between the starts by which the rank was chosen.";
-  key(byId("by-stability-key"), [["", "mean of the components"], ["bound", "the least stable"], ...(marked() === null ? [] : [["mark", "recommended"]])]);
+  key(byId("by-stability-key"), [["", "mean of the components"], ["bound", own ? "the least stable" : "the least alike"], ...(marked() === null ? [] : [["mark", "recommended"]])]);
 }
 
 function drawChoice() {
@@ -153,8 +160,8 @@ function drawChoice() {
       label: `Probability by rank: ${entries.filter(([, p]) => p > 0.01).map(([rank, p]) => `rank ${rank}, ${percent(p)}`).join("; ")}`,
     }),
   );
-  byId("choice-note").textContent = `By a network that read how errors, singular values and agreement change from rank to rank. The choice is ${choice.clear ? "clear: such choices were exact in 95 % of test problems." : "not clear: look at the components of each."}`;
-  const rows = Object.entries(choice.criteria).map(([name, rank]) => [name, rank, choice.rules?.[name] ?? ""]);
+  byId("choice-note").textContent = `By a network that read how errors, singular values and agreement change from rank to rank. The choice is ${choice.clear ? "clear: such choices were exact in 95 % of test problems." : "not clear: compare the components of the ranks that are likely."}`;
+  const rows = Object.entries(choice.criteria).map(([name, rank]) => [name === "stability" ? "agreement of starts" : name, rank, choice.rules?.[name] ?? ""]);
   byId("choice-rules").replaceChildren(table(["rule", "rank", "takes the"], rows));
   byId("choice-csv").replaceChildren(csvButton(`${run.name} probability of ranks`, ["rank", "probability"], () => entries), " ", csvButton(`${run.name} classical rules`, ["rule", "rank", "takes the"], () => rows));
 }
