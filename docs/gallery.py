@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 FOLDER = Path(__file__).parent.resolve() / "examples"
 NAMES = (
     *("parts", "unmixing", "topics", "audio", "cells", "signatures", "ratings"),
-    *("own_accelerator",),
+    *("own_accelerator", "donors"),
 )
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 STYLE = {

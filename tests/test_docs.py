@@ -109,7 +109,8 @@ def test_an_example_runs_wherever_it_is_pasted(script):
     """It imports packages alone, and asks for no file that only a clone has."""
     text = script.read_text("utf-8")
     roots = set(re.findall(r"^(?:import|from) (\w+)", text, re.M))
-    assert roots <= {"factormer", "matplotlib", "numpy", "scanpy", "scipy", "sklearn", "torch"}
+    packages = {"factormer", "matplotlib", "numpy", "pandas", "scanpy", "scipy", "sklearn", "torch"}
+    assert roots <= packages
     assert not re.search(r"__file__|FACTORMER_DATA|data_folder|docs/", text)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from factormer.select.agreement import Consensus
     from factormer.select.consensus import consensus
     from factormer.select.loss import LossChoice, select_loss
+    from factormer.select.metaprograms import MetaPrograms, metaprograms
     from factormer.select.ranks.choice import Choice
     from factormer.select.ranks.select import select_rank
     from factormer.select.validate import CrossValidation, cross_validate
@@ -38,6 +39,7 @@ __all__ = [
     "Consensus",
     "CrossValidation",
     "LossChoice",
+    "MetaPrograms",
     "MiniBatchNMF",
     "Ragged",
     "Result",
@@ -52,6 +54,7 @@ __all__ = [
     "factorize",
     "factorize_many",
     "load_model",
+    "metaprograms",
     "models",
     "non_negative_factorization",
     "patch",
@@ -76,6 +79,7 @@ _MODULES = {
     "factormer.select.agreement": ("Consensus",),
     "factormer.select.consensus": ("consensus",),
     "factormer.select.loss": ("LossChoice", "select_loss"),
+    "factormer.select.metaprograms": ("MetaPrograms", "metaprograms"),
     "factormer.select.ranks.choice": ("Choice",),
     "factormer.select.ranks.select": ("select_rank",),
     "factormer.select.validate": ("CrossValidation", "cross_validate"),

@@ -3,6 +3,7 @@
     from factormer import tl
     tl.fit(adata, 10, layer="counts", mask="highly_variable", loss="kullback-leibler")
     tl.markers(adata)
+    tl.metaprograms(adata, "donor")
 
 The package anndata is not imported: whatever has X, obsm, varm and uns will do. A layer needs
 layers, the name of a mask needs var, and copy=True needs a method copy. Names of genes are those of
@@ -14,15 +15,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from factormer.data.intake import is_sparse
 from factormer.data.sources import source_of
 from factormer.functions import factorize
 from factormer.run.order import shares
+from factormer.select.metaprograms import metaprograms as find
+from factormer.select.metaprograms import specificity
 from factormer.select.ranks.select import select_rank
 
-__all__ = ["fit", "markers"]
+__all__ = ["fit", "markers", "metaprograms"]
 
 # Options of `factorize` that `select_rank` takes too: they say what is fitted, and to what data.
 _OF_DATA = ("loss", "weights", "missing", "memory_limit")
@@ -66,12 +69,7 @@ def fit(
         regularize_W, n_init, max_iter, … A rank is chosen with those that say what the data is:
         loss, weights, missing and memory_limit.
     """
-    if not copy and getattr(adata, "isbacked", False) and getattr(adata, "is_view", False):
-        raise ValueError(
-            "adata is a view of a backed AnnData, into which nothing can be written; load it "
-            "first: part = adata.to_memory()"
-        )
-    adata = adata.copy() if copy else adata
+    adata = _writable(adata, copy)
     V = _entries(adata, layer)
     n_genes = V.shape[1]
     genes = _genes(adata, mask, n_genes)
@@ -107,6 +105,66 @@ def fit(
     return adata if copy else None
 
 
+def metaprograms(
+    adata: Any,
+    sample: str,
+    *,
+    layer: str | None = None,
+    mask: Any = None,
+    key_added: str = "metaprograms",
+    copy: bool = False,
+    **options: Any,
+) -> Any:
+    """Find the programs that samples share (`factormer.metaprograms`), and write them.
+
+    `adata.varm["metaprograms"]` gets the genes of each, 0 for genes outside the mask;
+    `adata.obsm["X_metaprograms"]` gets how much each cell uses each; `adata.uns["metaprograms"]`
+    gets the samples that have each (cosines, NaN where one has not), scores, the genes that set
+    each apart, and how many there are and how sure that is, in words.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells × genes.
+    sample : str
+        A column of `adata.obs`: the sample, donor or batch of each cell.
+    layer, mask, key_added, copy
+        As in `fit`.
+    **options
+        Other keywords of `factormer.metaprograms`: ranks, n_runs, min_samples, loss, …
+    """
+    adata = _writable(adata, copy)
+    if sample not in adata.obs:
+        raise ValueError(f"adata.obs has no column {sample!r}; it has {sorted(adata.obs)}")
+    V = _entries(adata, layer)
+    n_genes = V.shape[1]
+    genes = _genes(adata, mask, n_genes)
+    kept = np.arange(n_genes) if genes is None else np.flatnonzero(genes)
+    V = V[:, kept]
+    found = find(V, np.asarray(adata.obs[sample]), **options)
+    H = np.zeros((n_genes, found.H.shape[1]))
+    H[kept] = found.H
+    names = _names(adata, n_genes)[kept]
+    telling = np.argsort(-specificity(found.H), axis=0, kind="stable")[:50]
+    adata.varm[key_added] = H
+    adata.obsm[f"X_{key_added}"] = found.usage(V)
+    adata.uns[key_added] = {
+        "params": {
+            "sample": sample,
+            "layer": layer or "X",
+            "mask": mask if isinstance(mask, str) else ("none" if mask is None else "given"),
+            **{name: _plain(value) for name, value in options.items()},
+        },
+        "samples": np.array(found.samples),
+        "cosines": found.cosines,
+        "score": found.score,
+        "genes": names[telling],
+        "clear": bool(found.clear),
+        "reason": found.reason,
+    }
+    return adata if copy else None
+
+
 def markers(adata: Any, n: int = 20, *, key: str = "nmf") -> dict[str, list[str]]:
     """The genes that set each component apart, the most telling first.
 
@@ -131,17 +189,14 @@ def markers(adata: Any, n: int = 20, *, key: str = "nmf") -> dict[str, list[str]
     }
 
 
-def specificity(H: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "n r"]:
-    """How far each gene sets each component apart; 0 where another component has more of it."""
-    total = H.sum(axis=0)
-    share = H / np.where(total > 0, total, 1.0)
-    if share.shape[1] == 1:
-        return share
-    ordered = np.sort(share, axis=1)
-    others = np.where(share == ordered[:, -1:], ordered[:, -2:-1], ordered[:, -1:])
-    floor = np.finfo(np.float64).tiny
-    ratio = np.log(np.maximum(share, floor)) - np.log(np.maximum(others, 1e-12))
-    return np.where(share > others, share * ratio, 0.0).clip(min=0)
+def _writable(adata: Any, copy: bool) -> Any:
+    """Return the AnnData to write into."""
+    if not copy and getattr(adata, "isbacked", False) and getattr(adata, "is_view", False):
+        raise ValueError(
+            "adata is a view of a backed AnnData, into which nothing can be written; load it "
+            "first: part = adata.to_memory()"
+        )
+    return adata.copy() if copy else adata
 
 
 def _entries(adata: Any, layer: str | None) -> Any:
