@@ -40,11 +40,11 @@ def test_components_are_compared_by_labels(catalogue, capsys, monkeypatch):
     assert answer["data"]["rows"].startswith("96 mutation types: ")
     assert answer["data"]["columns"] == "12 tumours without labels"
     table = (catalogue / "run" / "rank-3" / "references.csv").read_text().splitlines()
-    assert table[0] == "component,reference,cosine,angle,nearest,nearest_cosine"
+    assert table[0] == "component,reference,cosine,angle,nearest,nearest_cosine,sum,sum_cosine"
     assert len(table) == 4
     page = (catalogue / "run" / "report.html").read_text(encoding="utf-8")
     assert '"mutations":{"order":[0,' in page
-    assert f'"references":["{pairs[0]["reference"]}, cosine ' in page
+    assert f'"references":[{{"text":"{pairs[0]["reference"]}, cosine ' in page
     assert main([*asked, "--columns-are", "tumours", "--loss", "kl"]) == 0
     assert "component, reference, cosine (angle)" in capsys.readouterr().out
 

@@ -43,6 +43,24 @@ def test_new_rows_are_fitted_as_the_estimator_does(loss, name):
     np.testing.assert_allclose(table("new.W.csv"), model.transform(new), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["data.csv", "data.npy"])
+def test_samples_in_columns_are_said_to_want_transpose(name, capsys):
+    assert main(["fit", name, "--rank", "2"]) == 0
+    if name == "data.csv":
+        cells = [line.split(",") for line in Path(name).read_text().splitlines()]
+        rows = [",".join(row) for row in zip(*cells, strict=True)]
+        Path("turned.csv").write_text("\n".join(rows) + "\n")
+    else:
+        np.save("turned.npy", np.load(name).T)
+    turned = name.replace("data", "turned")
+    assert main(["transform", turned, "--model", "runs/data"]) == 1
+    assert "so its samples are its columns: add --transpose" in capsys.readouterr().err
+    assert main(["transform", turned, "--model", "runs/data", "--transpose"]) == 0
+    np.testing.assert_allclose(
+        table("turned.W.csv"), RunFolder(Path("runs/data")).factors(2)["W"], rtol=0.05, atol=0.05
+    )
+
+
 def test_columns_follow_their_labels(capsys):
     assert main(["fit", "data.csv", "--rank", "2"]) == 0
     cells = [line.split(",") for line in Path("data.csv").read_text().splitlines()]

@@ -2,12 +2,14 @@
 
 import csv
 import itertools
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
 
 from factormer.app.report import write_report
 from factormer.app.runs import FitOptions, RunFolder, fit
+from factormer.app.runs.references import References, compare_rank
 from factormer.app.runs.select import choose_rank, keep_choice
 from tests.app.report.browser import chromium, drawn, needs_browser, show
 from tests.app.runs import cases
@@ -250,6 +252,80 @@ def test_what_each_rule_says_stands_in_a_table(driver, pages):
     assert js(driver, "document.getElementById('rules').hidden")
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A cube beside two known spectra, and counts of mutations beside signatures."""
+    made = {}
+    for name, data in (("cube", cases.cube()), ("types", cases.mutations())):
+        path = tmp_path_factory.mktemp(f"compared-{name}")
+        fit(data, [2], FitOptions(max_iter=30), path)
+        folder = RunFolder(path)
+        side, axis = ("columns", data.columns) if name == "cube" else ("rows", data.rows)
+        values = folder.factors(2)["H" if name == "cube" else "W"]
+        known = References(side, ("clay", "sand"), values[:, ::-1] + 0.05 * values.max())
+        assert axis.size == len(values)
+        compare_rank(folder, 2, known)
+        made[name] = write_report(folder)
+    return made
+
+
+def test_references_stand_on_cards_in_a_table_and_over_the_component(driver, compared):
+    show(driver, compared["cube"])
+    assert texts(driver, ".card .known")[0].startswith("sand, ")
+    assert texts(driver, "#references-table tbody tr td:nth-child(2)") == ["sand", "clay"]
+    assert js(driver, "document.querySelectorAll('#picked path.curve.hidden').length") == 1
+    assert "Dashed: sand." in texts(driver, "#picked .hint")
+    show(driver, compared["types"])
+    assert js(driver, "document.querySelectorAll('#picked line.known').length") == 96
+
+
+def test_maps_of_use_share_a_scale_unless_each_goes_to_its_peak(driver, pages):
+    show(driver, pages["cube"])
+    click(driver, "#rank-1")
+    peak = (
+        "Math.max(...current().components.map((one) => highOf(one, 'use') * timesOf(one, 'use')))"
+    )
+    least = peak.replace("max", "min")
+    assert js(driver, peak) == pytest.approx(js(driver, least))
+    shared = js(driver, "document.querySelector('#cards-scale').textContent")
+    click(driver, "#to-peak-peak")
+    assert js(driver, peak) > js(driver, least)
+    assert js(driver, "document.querySelector('#cards-scale').textContent") != shared
+    show(driver, pages["topics"])
+    assert js(driver, "document.getElementById('maps-scale').hidden")
+
+
+@pytest.mark.parametrize("kind", ["cube", "sound", "trust", "topics"])
+def test_labels_of_axes_do_not_touch_at_400_pixels(driver, pages, kind):
+    show(driver, pages[kind], width=400)
+    touching = """(() => {
+      const found = [];
+      const touch = ([, p], [, q]) => p.left < q.right && q.left < p.right
+        && p.top < q.bottom - 2 && q.top < p.bottom - 2;
+      for (const svg of document.querySelectorAll("svg")) {
+        const boxes = [...svg.querySelectorAll("text")]
+          .map((text) => [text.textContent, text.getBoundingClientRect()]);
+        boxes.forEach((one, i) => boxes.slice(i + 1).forEach((other) => {
+          if (touch(one, other)) found.push(`${one[0]} ${other[0]}`);
+        }));
+      }
+      return found;
+    })()"""
+    assert js(driver, touching) == []
+
+
+def test_every_chart_is_saved_as_svg(driver, pages):
+    show(driver, pages["trust"])
+    for container in ("by-rank", "by-stability", "convergence"):
+        text = js(driver, f"asSvg(document.querySelector('#{container} svg'))")
+        root = ElementTree.fromstring(text)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        strokes = [e.get("style", "") for e in root.iter("{http://www.w3.org/2000/svg}path")]
+        assert any("stroke: rgb(" in style for style in strokes)
+        assert not any(e.get("class") for e in root.iter() if e is not root)
+    assert len(texts(driver, "button[title^='Save as SVG']")) >= 5
+
+
 def test_picking_a_component_shows_it(driver, pages):
     show(driver, pages["images"])
     click(driver, "#rank-2")  # rank 4
@@ -360,6 +436,8 @@ def test_spectra_have_axes_and_maps_have_scales(driver, pages):
     for card in ("#cards .card .chart text", "#picked .chart text"):
         assert len(texts(driver, card)) > 2
     show(driver, pages["cube"])
+    assert texts(driver, "#cards-scale span")[0] == "0"
+    click(driver, "#to-peak-peak")
     assert texts(driver, "#cards-scale span") == ["0", "over the pixels", "its peak"]
     for place in ("#picked", "#alike-matrix", "#errors", "#maps figure:nth-child(3)"):
         assert len(texts(driver, f"{place} .scale span")) == 3
@@ -437,7 +515,7 @@ def test_every_table_is_saved_as_csv(driver, pages, kind):
     show(driver, pages[kind])
     driver.execute_script("window.saved = []; saveText = (name, text) => saved.push([name, text])")
     driver.execute_script(
-        "document.querySelectorAll('.csv').forEach((e) => e.offsetParent && e.click())"
+        "document.querySelectorAll('.csv[title*=CSV]').forEach((e) => e.offsetParent && e.click())"
     )
     tables = {name: [*csv.reader(text.splitlines())] for name, text in js(driver, "saved")}
     assert len(tables) >= 7

@@ -49,3 +49,17 @@ def holes() -> Data:
     V = rng.random((15, 3)) @ rng.random((3, 10))
     V[rng.random(V.shape) < 0.2] = np.nan
     return Data(V, Axis(15, "row"), Axis(10, "column"), "holes", "made up")
+
+
+def mutations() -> Data:
+    """Counts of the 96 types of mutations in twelve tumours, of two signatures."""
+    rng = np.random.default_rng(5)
+    labels = tuple(
+        f"{before}[{kind}]{after}"
+        for kind in ("C>A", "C>G", "C>T", "T>A", "T>C", "T>G")
+        for before in "ACGT"
+        for after in "ACGT"
+    )
+    V = rng.poisson(300 * rng.dirichlet([0.2] * 96, 2).T @ rng.random((2, 12))).astype(float)
+    rows = Axis(96, "mutation type", labels=labels)
+    return Data(V, rows, Axis(12, "tumour"), "mutations", "made up")

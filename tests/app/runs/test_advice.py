@@ -141,7 +141,9 @@ def test_rules_that_differ_are_reconciled_in_one_statement(three_rules):
     without = advised(three_rules, DRAWN)
     assert without is not None
     assert (without.rank, without.by) == (4, "hidden")
-    assert "stability" not in [rule.by for rule in advised(three_rules, OPTIONS).rules]
+    of_starts = advised(three_rules, OPTIONS)
+    assert of_starts is not None
+    assert "stability" not in [rule.by for rule in of_starts.rules]
 
 
 def test_rules_that_agree_say_so_and_argue_no_further(three_rules):

@@ -26,8 +26,12 @@ def report(
         bool | None,
         typer.Option(help="Whether components are drawn over the rows, for samples in columns."),
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Folder for every chart as SVG and PDF, for a paper; needs matplotlib."),
+    ] = None,
 ) -> None:
-    """Write the report of a run again."""
+    """Write the report of a run again, and its charts for a paper."""
     from factormer.app.report import write_report
     from factormer.app.runs import RunFolder
     from factormer.app.runs.shown import decide, name_factors
@@ -36,4 +40,8 @@ def report(
     folder.description()  # which refuses what is no run
     decide(folder, names=names, labels=labels, swap=swap)
     name_factors(folder)
+    if figures is not None:
+        from factormer.app.report.figures import write_figures
+
+        print(f"figures: {len(write_figures(folder, figures))} files in {figures}")
     print(f"report: {write_report(folder)}")

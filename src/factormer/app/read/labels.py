@@ -6,6 +6,7 @@ import re
 
 from factormer.app.read.data import rises
 from factormer.app.read.dialect import Dialect
+from factormer.app.read.positions import is_position
 
 _MANY = 8  # numbers, at least, for an increasing order not to be chance
 _CORNERS = re.compile(
@@ -53,7 +54,8 @@ def is_index(head: list[str] | None, names: list[str], width: int, dialect: Dial
             return True
         if _IDS.fullmatch(corner) and len(set(names)) == len(names):
             return True
-        if _CORNERS.fullmatch(corner) and len(names) > 2 and rises(names):
+        is_known = _CORNERS.fullmatch(corner) or is_position(corner)
+        if is_known and len(names) > 2 and rises(names):
             return True
     return len(names) >= _MANY and counts(names)
 

@@ -20,11 +20,16 @@ _NOUNS = {
     "frequency": r"f|freqs?|frequenc(y|ies)",
     "time": r"t|times?",
     "wavelength": r"wl|lambdas?|wavelengths?|waves?",
-    "wavenumber": r"wavenumbers?|raman_?shifts?",
+    "wavenumber": r"wavenumbers?|raman(_?shifts?)?",
     "energy": r"energ(y|ies)",
     "band": r"bands?",
     "channel": r"channels?",
     "angle": r"angles?|two_?theta",
+}
+# Units that are the names of lists by themselves, and what they measure.
+_ALONE = {
+    **{"nm": "wavelength", "um": "wavelength", "µm": "wavelength", "cm1": "wavenumber"},
+    **{"hz": "frequency", "khz": "frequency", "ev": "energy", "kev": "energy", "ppm": "shift"},
 }
 _MICROMETRES = 100  # below which wavelengths are not in nanometres
 
@@ -47,13 +52,16 @@ def placed(axis: Axis, name: str, values: Sequence[float]) -> Axis:
 
 
 def described(name: str) -> tuple[str, str]:
-    """Return the quantity and its unit from the name of a list such as "freq_hz"."""
-    text, unit = name.lower().strip(), ""
-    head, _, tail = text.rpartition("_")
-    if head and tail in UNITS:
-        text, unit = head, UNITS[tail]
+    """Return the quantity and its unit from the name of a list such as "freq_hz" or "Raman (cm-1)".
+
+    A unit alone names its quantity too.
+    """
+    text = re.sub(r"cm\s*\^?\s*(-1|⁻¹)|1/cm", "cm1", name.lower().strip())
+    *head, tail = [part for part in re.split(r"[\s_()\[\],/]+", text) if part] or [""]
+    unit = UNITS.get(tail, "") if head or tail in _ALONE else ""
+    text = "_".join(head if unit else [*head, tail])
     noun = next((noun for noun, pattern in _NOUNS.items() if re.fullmatch(pattern, text)), "")
-    return noun, unit
+    return noun or (_ALONE.get(tail, "") if not head else ""), unit
 
 
 def is_position(name: str) -> bool:

@@ -21,6 +21,7 @@ from factormer.app.read.data import Data, DataError, plain, reading
 from factormer.app.read.dialect import SEPARATORS, Dialect, is_almost
 from factormer.app.read.labels import are_ids, counts, is_header, is_index
 from factormer.app.read.opening import Opening, lines_of, opening_of
+from factormer.app.read.positions import described
 
 _LARGE = 1 << 20  # bytes from which it pays to load compiled code
 
@@ -82,6 +83,9 @@ def _labelled(
         rows = rows.labelled(names, called)
         if counts(names) or (head and are_ids(head[0])):
             rows = replace(rows, positions=None)  # names, not positions on a line
+        elif head and rows.positions is not None:
+            noun, unit = described(head[0])
+            rows = replace(rows, noun=noun or rows.noun, unit=unit)
     if head is not None:
         titles = [name.strip() for name in head]
         # Tables written by R have no name above the row names.

@@ -25,7 +25,7 @@ from factormer.app.report.views import (
 from factormer.app.runs import RankResult, RunFolder
 from factormer.app.runs.advice import ASKED, Advice, advised, bend
 from factormer.app.runs.constraints import parse_all
-from factormer.app.runs.references import kept_pairs
+from factormer.app.runs.references import Pair, kept_curves, kept_pairs
 from factormer.app.runs.resampling import samples_are_columns
 from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.stored import damaged
@@ -46,7 +46,7 @@ def payload(folder: RunFolder) -> dict[str, Any]:
     if folder.is_run and not results and folder.in_blocks() is None:
         raise ValueError(f"{folder.path} holds no result yet; fit it first: factormer fit")
     run, how = folder.description(), shown(folder)
-    last = _factors(folder, results[-1])  # by which order is seen
+    last = factors_of(folder, results[-1])  # by which order is seen
     rows, columns = (
         in_order(axis if how.labels else replace(axis, labels=None), X)
         for axis, X in zip(folder.axes(), last, strict=True)
@@ -82,7 +82,7 @@ def payload(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _factors(folder: RunFolder, result: RankResult) -> tuple[np.ndarray, np.ndarray]:
+def factors_of(folder: RunFolder, result: RankResult) -> tuple[np.ndarray, np.ndarray]:
     """W, in the unit of V, and H, at most 1, of the sizes that the run has; as stored if shares."""
     stored = folder.factors(result.rank)
     sizes, axes = tuple(len(stored[name]) for name in "WH"), folder.axes()
@@ -146,7 +146,7 @@ def _shown(
     n_results: int,
 ) -> dict[str, Any]:
     views = folder.views(result.rank, "fit_blocks", "blocks", "rows", "columns")
-    W, H = _factors(folder, result)
+    W, H = factors_of(folder, result)
     unit = math.sqrt(result.mean_weight or 1.0)  # errors of a trace are not weighted means
     told = asdict(result) | {
         "trace": [
@@ -165,7 +165,7 @@ def _shown(
     if (found := folder.consensus(result.rank)) is not None:
         told["consensus"] = consensus_matrix(found, _MAP_BYTES // n_results)
     if (pairs := kept_pairs(folder, result.rank)) is not None:
-        told["references"] = [str(pair) for pair in pairs]
+        told["references"] = _references(folder, pairs, (W, H), reductions)
     if "examples" in views:
         told |= _examples(views, reductions[1].axis, n_results)
     return told
@@ -184,6 +184,36 @@ def _components(
             if reduction.is_sorted:
                 sides[f"{name}_telling"] = telling(x, specific[:, c], reduction.axis, 12)
                 sides[f"{name}_top"] = top(x, reduction.axis, 8)
+    return found
+
+
+def _references(
+    folder: RunFolder,
+    pairs: list[Pair],
+    factors: tuple[np.ndarray, np.ndarray],
+    reductions: tuple[Reduction, Reduction],
+) -> list[dict[str, Any]]:
+    """What each component was compared with, and its curve beside that of the component."""
+    found = [
+        {
+            "text": str(pair),
+            "name": pair.nearest,
+            "cosine": significant(pair.nearest_cosine, 4),
+            "is_close": pair.reference is not None,
+            "sum": pair.sum,
+            "sum_cosine": None if pair.sum_cosine is None else significant(pair.sum_cosine, 4),
+        }
+        for pair in pairs
+    ]
+    curves = kept_curves(folder, len(pairs))
+    for name, X, reduction in zip("WH", factors, reductions, strict=True):
+        side = curves.get("rows" if name == "W" else "columns")
+        if side is None or reduction.is_sorted or side.shape != X.shape:
+            continue
+        squares = np.square(side).sum(axis=0)
+        scaled = side * ((side * X).sum(axis=0) / np.where(squares > 0, squares, 1.0))
+        for told, x in zip(found, scaled.T, strict=True):
+            told[name] = reduction(x)
     return found
 
 

@@ -5,26 +5,34 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import nnls
 
 from factormer.app.read import Axis, Data
-from factormer.app.runs.folder import RunFolder
-from factormer.app.runs.stored import damaged
+from factormer.app.runs.folder import RunFolder, write_arrays
+from factormer.app.runs.stored import damaged, load_arrays
 from factormer.data.files import write
 from factormer.data.intake import is_sparse
 
 _CLOSE = 0.8  # the least cosine at which a component counts as its reference
+_GAIN = 0.01  # of cosine, that one more reference must bring to be part of a sum
+_PARTS = 5  # references in a sum, at most
+_RISING = 8  # rows, at least, of a first column of numbers that rises by chance in no table
+_UNITS = {"µm": 1000.0, "nm": 1.0, "kHz": 1000.0, "Hz": 1.0, "keV": 1000.0, "eV": 1.0}
+_KINDS = ({"µm", "nm"}, {"kHz", "Hz"}, {"keV", "eV"})  # of units that can be compared
 
 
 class References(NamedTuple):
     """Named reference components over one side of V: "rows", with W, or "columns", with H.
 
-    `by` says how they were laid along it: by "labels", or by "order" where there are none.
+    `by` says how they were laid along it: by "labels", by "positions" such as wavelengths, or by
+    "order" where there are none.
     """
 
     side: str
@@ -34,9 +42,10 @@ class References(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A component, its reference under the best pairing (or none), and the one it is most like.
+    """A component and the reference that is nearest, which others may share.
 
-    `str` says it in words, where a cosine below 0.8 makes no reference.
+    `reference` is None where its cosine is below 0.8. `parts` are references and their shares in a
+    sum, where a sum is nearer than the nearest alone, with its cosine.
     """
 
     component: int
@@ -44,28 +53,35 @@ class Pair(NamedTuple):
     cosine: float | None
     nearest: str
     nearest_cosine: float
+    parts: tuple[tuple[str, float], ...] = ()
+    sum_cosine: float | None = None
 
     def __str__(self) -> str:
-        nearest = f"nearest {self.nearest}, cosine {self.nearest_cosine:.3f}"
-        if self.nearest_cosine < _CLOSE:
-            return f"no close reference ({nearest})"
-        if self.cosine is None or self.cosine < _CLOSE:
-            return f"no close reference left ({nearest}, which another component has)"
-        text = f"{self.reference}, cosine {self.cosine:.3f} ({self.angle:.1f}°)"
-        return text if self.nearest == self.reference else f"{text}; {nearest}"
+        if self.reference is None:
+            text = f"no close reference (nearest {self.nearest}, cosine {self.nearest_cosine:.3f})"
+        else:
+            text = f"{self.reference}, cosine {self.cosine:.3f} ({self.angle:.1f}°)"
+        return f"{text}; {self.sum}, cosine {self.sum_cosine:.3f}" if self.parts else text
 
     @property
     def angle(self) -> float | None:
         """Between component and reference, in degrees."""
         return None if self.cosine is None else math.degrees(math.acos(min(self.cosine, 1.0)))
 
+    @property
+    def sum(self) -> str:
+        """The sum in words: "0.62 SBS3 + 0.38 SBS8"; empty where the nearest alone is as near."""
+        return " + ".join(f"{share:.2f} {name}" for name, share in self.parts)
+
 
 def references(found: Data, data: Data) -> References:
     """The reference components of a file, in the order of the rows or columns that they fit.
 
-    By labels where both files have them, in any order. By order alone, on a side of the same size,
-    only where one of the two files has no labels there. Labels that differ are refused.
+    By positions where both files have them: references are interpolated. By labels where both have
+    those, in any order. By order alone, on a side of the same size, only where one of the two files
+    has neither there. Labels that differ are refused.
     """
+    found = _positioned(found)
     V = found.V.toarray() if is_sparse(found.V) else found.V
     if not np.isfinite(V).all():
         raise ValueError(
@@ -74,6 +90,8 @@ def references(found: Data, data: Data) -> References:
     sides = (("columns", data.columns), ("rows", data.rows))
     turns = ((V, found.rows, found.columns), (V.T, found.columns, found.rows))
     fits = [_Fit(*side, *turn) for side in sides for turn in turns]
+    if (positioned := [fit for fit in fits if fit.has_positions]) != []:
+        return positioned[0].by_positions(found.name)
     labelled = sorted((fit for fit in fits if fit.has_labels), key=_Fit.strangeness)
     unlabelled = [fit for fit in fits if not fit.has_labels and fit.is_of_one_size]
     best = labelled[0] if labelled else None
@@ -94,6 +112,23 @@ def references(found: Data, data: Data) -> References:
     )
 
 
+def _positioned(found: Data) -> Data:
+    """The table with its first column as positions, if its numbers rise or fall throughout.
+
+    A table without a header does not say what its first column is, and no reference would rise from
+    end to end in so many rows.
+    """
+    V = found.V.toarray() if is_sparse(found.V) else np.asarray(found.V)
+    features, names = found.rows, found.columns
+    if features.labels is not None or names.labels is not None or V.shape[1] < 2:
+        return found
+    steps = np.diff(V[:, 0])
+    if len(V) < _RISING or not ((steps > 0).all() or (steps < 0).all()):
+        return found
+    rows = replace(features, positions=tuple(V[:, 0].tolist()))
+    return replace(found, V=V[:, 1:], rows=rows, columns=replace(names, size=names.size - 1))
+
+
 class _Fit(NamedTuple):
     """One way to lay reference components along V: over its rows or columns, turned or not."""
 
@@ -106,6 +141,10 @@ class _Fit(NamedTuple):
     @property
     def has_labels(self) -> bool:
         return self.features.labels is not None and self.axis.labels is not None
+
+    @property
+    def has_positions(self) -> bool:
+        return self.features.positions is not None and self.axis.positions is not None
 
     @property
     def is_of_one_size(self) -> bool:
@@ -147,12 +186,38 @@ class _Fit(NamedTuple):
         place = {key: k for k, key in enumerate(theirs)}
         return self._taken([place[key] for key in mine], by="labels")
 
+    def by_positions(self, name: str) -> References:
+        """The references between their own positions, where V has its own."""
+        mine, theirs = (
+            np.array(axis.positions, np.float64) * self._unit(axis)
+            for axis in (self.axis, self.features)
+        )
+        order = theirs.argsort()
+        theirs, values = theirs[order], self.values[order].astype(np.float64)
+        slack = np.abs(np.diff(theirs)).max(initial=0.0)
+        if mine.min() < theirs[0] - slack or mine.max() > theirs[-1] + slack:
+            ends = [f"{x:.6g}" for x in (*theirs[[0, -1]], mine.min(), mine.max())]
+            raise ValueError(
+                f"--compare {name} goes from {ends[0]} to {ends[1]}, and the {self.axis.nouns} of "
+                f"V from {ends[2]} to {ends[3]}; it must cover them, in the same unit"
+            )
+        at = np.stack([np.interp(mine, theirs, column) for column in values.T], axis=1)
+        return self._named(at, "positions")
+
+    def _unit(self, axis: Axis) -> float:
+        """What the positions of an axis are multiplied by, where both axes name a unit."""
+        both = {self.axis.unit, self.features.unit}
+        return _UNITS[axis.unit] if any(both <= kind for kind in _KINDS) else 1.0
+
     def by_order(self) -> References:
         return self._taken(list(range(self.axis.size)), by="order")
 
     def _taken(self, order: list[int], by: str) -> References:
-        named = tuple(self.names.name(k) for k in range(self.names.size))
-        return References(self.side, named, self.values[order].astype(np.float64), by)
+        return self._named(self.values[order].astype(np.float64), by)
+
+    def _named(self, values: Float[np.ndarray, "n k"], by: str) -> References:
+        names = tuple(self.names.name(k) for k in range(self.names.size))
+        return References(self.side, names, values, by)
 
     def _keys(self) -> tuple[list[Any], list[Any]]:
         """The labels of V and of the references; as numbers if all are, so that 400 is 400.0."""
@@ -164,31 +229,68 @@ class _Fit(NamedTuple):
 
 
 def compared(X: Float[np.ndarray, "n r"], reference: References) -> list[Pair]:
-    """Each component with its reference under the pairing of the largest sum of cosines."""
-    units = []
-    for F in (X.astype(np.float64), reference.values):
-        peak = np.abs(F).max(axis=0)
-        F = F / np.where(peak > 0, peak, 1.0)
-        norms = np.linalg.norm(F, axis=0)
-        units.append(F / np.where(norms > 0, norms, 1.0))
-    cosines = (units[0].T @ units[1]).clip(-1, 1)  # (r, k)
-    rows, places = linear_sum_assignment(-cosines)
-    paired = dict(zip(rows.tolist(), places.tolist(), strict=True))
-    pairs = []
-    for c, line in enumerate(cosines):
-        k, nearest = paired.get(c), int(line.argmax())
-        name, cosine = (None, None) if k is None else (reference.names[k], float(line[k]))
-        pairs.append(Pair(c + 1, name, cosine, reference.names[nearest], float(line[nearest])))
-    return pairs
+    """Each component with the reference nearest to it, and the sum of references that is nearer."""
+    units, known = _units(X.astype(np.float64)), _units(reference.values)
+    return [_pair(c, units[:, c], known, reference) for c in range(units.shape[1])]
+
+
+def _units(F: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+    """Columns of length 1; by the peak first, so that squares are finite."""
+    for sizes in (lambda F: np.abs(F).max(axis=0), lambda F: np.linalg.norm(F, axis=0)):
+        size = sizes(F)
+        F = F / np.where(size > 0, size, 1.0)
+    return F
+
+
+def _pair(
+    c: int, x: Float[np.ndarray, " n"], known: Float[np.ndarray, "n k"], reference: References
+) -> Pair:
+    cosines = (x @ known).clip(-1, 1)
+    nearest = int(cosines.argmax())
+    best = float(cosines[nearest])
+    name = reference.names[nearest]
+    chosen, weights, near = [nearest], np.ones(1), best
+    while len(chosen) < min(_PARTS, known.shape[1]):  # one more while that brings it nearer
+        tried = [k for k in range(known.shape[1]) if k not in chosen]
+        found = [_sum(x, known[:, [*chosen, k]]) for k in tried]
+        k = int(np.argmax([cosine for cosine, _ in found]))
+        if found[k][0] < near + _GAIN:
+            break
+        near, weights = found[k]
+        chosen.append(tried[k])
+    shares = weights * np.abs(known[:, chosen]).sum(axis=0)  # of sums, as exposures are
+    kept = sorted(zip(shares / (shares.sum() or 1.0), chosen, strict=True), reverse=True)
+    parts = tuple((reference.names[k], float(share)) for share, k in kept if share > 0)
+    is_sum = len(parts) > 1
+    return Pair(
+        c + 1,
+        name if best >= _CLOSE else None,
+        best if best >= _CLOSE else None,
+        name,
+        best,
+        parts if is_sum else (),
+        near if is_sum else None,
+    )
+
+
+def _sum(
+    x: Float[np.ndarray, " n"], known: Float[np.ndarray, "n k"]
+) -> tuple[float, Float[np.ndarray, " k"]]:
+    """The cosine of the best sum with nonnegative weights, and these."""
+    weights, _ = nnls(known, x)
+    total = known @ weights
+    length = float(np.linalg.norm(total))
+    return (float(total @ x) / length if length else 0.0), weights
 
 
 _HEAD = ["component", "reference", "cosine", "angle", "nearest", "nearest_cosine"]
+_SUMS = ["sum", "sum_cosine"]  # which tables of earlier versions do not have
 
 
 def compare_rank(folder: RunFolder, rank: int, reference: References) -> list[Pair]:
-    """The pairs of one rank, which are kept in its folder as references.csv."""
-    factors = folder.factors(rank)
-    pairs = compared(factors["H" if reference.side == "columns" else "W"], reference)
+    """The pairs of one rank, kept in its folder as references.csv, and as curves in an .npz."""
+    X = folder.factors(rank)["H" if reference.side == "columns" else "W"]
+    pairs = compared(X, reference)
     rows = (
         [
             f"component {p.component}",
@@ -197,13 +299,29 @@ def compare_rank(folder: RunFolder, rank: int, reference: References) -> list[Pa
             "" if p.angle is None else f"{p.angle:.4g}",
             p.nearest,
             f"{p.nearest_cosine:.6g}",
+            p.sum,
+            "" if p.sum_cosine is None else f"{p.sum_cosine:.6g}",
         ]
         for p in pairs
     )
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_HEAD, *rows])
+    csv.writer(text, lineterminator="\n").writerows([_HEAD + _SUMS, *rows])
     write(folder.rank(rank) / "references.csv", text.getvalue())
+    place = {name: k for k, name in enumerate(reference.names)}
+    curves = np.zeros(X.shape)
+    for c, p in enumerate(pairs):
+        shares = p.parts or ((p.nearest, 1.0),)
+        values = reference.values[:, [place[name] for name, _ in shares]]
+        sums = values.sum(axis=0)
+        curves[:, c] = values @ (np.array([s for _, s in shares]) / np.where(sums > 0, sums, 1.0))
+    write_arrays(folder.rank(rank) / "references.npz", **{reference.side: curves})
     return pairs
+
+
+def kept_curves(folder: RunFolder, rank: int) -> dict[str, np.ndarray]:
+    """What each component was compared with, over "rows" or "columns"; empty if it is not kept."""
+    path = folder.rank(rank) / "references.npz"
+    return load_arrays(path) if path.is_file() else {}
 
 
 def kept_pairs(folder: RunFolder, rank: int) -> list[Pair] | None:
@@ -213,11 +331,26 @@ def kept_pairs(folder: RunFolder, rank: int) -> list[Pair] | None:
         return None
     try:
         head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
-        if head != _HEAD or len(rows) != rank:
+        if head not in (_HEAD, _HEAD + _SUMS) or len(rows) != rank:
             raise ValueError
-        return [
-            Pair(c + 1, name or None, float(cosine) if cosine else None, nearest, float(least))
-            for c, (_, name, cosine, _, nearest, least) in enumerate(rows)
-        ]
-    except ValueError as error:
+        return [_kept(c + 1, *row[1:]) for c, row in enumerate(rows)]
+    except (TypeError, ValueError) as error:
         raise damaged(path, f"is not the table of {rank} components and references") from error
+
+
+def _kept(
+    component: int,
+    name: str,
+    cosine: str,
+    angle: str,
+    nearest: str,
+    nearest_cosine: str,
+    sum: str = "",
+    sum_cosine: str = "",
+) -> Pair:
+    """A line of the table."""
+    close = float(cosine) if cosine else None
+    parts = [part.split(" ", 1) for part in re.split(r" \+ (?=\d\.\d\d )", sum)] if sum else []
+    shares = tuple((part, float(share)) for share, part in parts)
+    near = float(sum_cosine) if sum_cosine else None
+    return Pair(component, name or None, close, nearest, float(nearest_cosine), shares, near)

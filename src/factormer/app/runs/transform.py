@@ -44,6 +44,11 @@ def transform(data: Data, folder: RunFolder, rank: int | None = None) -> Transfo
             f"{folder.path} holds a symmetric run, V ≈ H Hᵀ, which has no coefficients of new "
             "rows; choose a run without --symmetric"
         )
+    if _is_turned(data, model.columns):
+        raise ValueError(
+            f"the {data.rows.nouns} of the new data are the {model.columns.nouns} of the run, so "
+            "its samples are its columns: add --transpose"
+        )
     V = data.V[:, _order(data.columns, model.columns)]
     matrix = observe(V, missing=options.missing)
     penalties = Penalties.of(parse_all(options.regularize_w))
@@ -88,6 +93,17 @@ def _rank(folder: RunFolder, ranks: list[int], rank: int | None) -> int:
         asked = "has several ranks" if rank is None else f"has no rank {rank}"
         raise ValueError(f"{folder.path} {asked}; choose one with --rank: {shown}")
     return rank
+
+
+def _is_turned(data: Data, fitted: Axis) -> bool:
+    """Whether the rows of new data are the columns of the run, and its columns are not."""
+
+    def fits(axis: Axis) -> bool:
+        if axis.labels is not None and fitted.labels is not None:
+            return set(fitted.labels) <= set(axis.labels)
+        return axis.size == fitted.size
+
+    return fits(data.rows) and not fits(data.columns)
 
 
 def _order(new: Axis, fitted: Axis) -> Any:

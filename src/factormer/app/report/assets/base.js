@@ -2,7 +2,7 @@
 // What every part of the page uses: the run, its state, elements, numbers as text, the tooltip.
 
 const run = JSON.parse(document.getElementById("run").textContent);
-const state = { at: run.opened, component: 0, convergenceBy: "iteration", alikeBy: "profile", swapped: run.swapped, colours: null };
+const state = { at: run.opened, component: 0, convergenceBy: "iteration", alikeBy: "profile", swapped: run.swapped, toPeak: false, colours: null };
 
 const current = () => run.results[state.at];
 const byId = (id) => document.getElementById(id);

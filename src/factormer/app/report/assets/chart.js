@@ -33,6 +33,18 @@ function tickTexts(found) {
   return found.map((x) => number(x, 8));
 }
 
+// Labels [x, text, anchor] that have room: those that would touch the one before are left out.
+function spaced(labels, letter) {
+  let end = -Infinity;
+  return labels.filter(([x, text, anchor]) => {
+    const length = letter * text.length;
+    const left = x - { start: 0, middle: length / 2, end: length }[anchor];
+    if (left < end + letter) return false;
+    end = left + length;
+    return true;
+  });
+}
+
 // Series [{points, className, dots}] with axes; pointing shows `hover(x)`, clicking is `pick(x)`. A third number of a
 // point is its spread. `mark` is an x to point out, `range` what the y axis shows at least, `stops` the x of arrow keys.
 function lineChart({ series, xName, yName, log = false, logX = false, label, hover, pick, stops, wholeX = false, mark = null, range = null }) {
@@ -62,12 +74,9 @@ function lineChart({ series, xName, yName, log = false, logX = false, label, hov
     const xTicks = (logX ? logTicks(x0, x1) : ticks(x0, x1, many)).filter((x) => !wholeX || Number.isInteger(x));
     const foot = height - box.bottom;
     root.append(el("line", { class: "axis", x1: box.left, x2: width - box.right, y1: foot, y2: foot }));
-    tickTexts(xTicks).forEach((text, i) => {
-      root.append(
-        el("line", { class: "axis", x1: px(xTicks[i]), x2: px(xTicks[i]), y1: foot, y2: foot + 4 }),
-        el("text", { x: px(xTicks[i]), y: foot + 17, "text-anchor": "middle" }, text),
-      );
-    });
+    for (const x of xTicks) root.append(el("line", { class: "axis", x1: px(x), x2: px(x), y1: foot, y2: foot + 4 }));
+    const xTexts = tickTexts(xTicks).map((text, i) => [px(xTicks[i]), text, "middle"]);
+    for (const [x, text, anchor] of spaced(xTexts, 7)) root.append(el("text", { x, y: foot + 17, "text-anchor": anchor }, text));
     root.append(
       el("text", { x: 0, y: 10 }, yName + (log ? " (log)" : "")),
       el("text", { x: width - box.right, y: height - 3, "text-anchor": "end" }, xName + (logX ? " (log)" : "")),
@@ -167,14 +176,15 @@ function scaleOf(axis, count) {
 }
 
 // A vector over a line, filled to its foot, with its axis below; `full` adds that of the values, and answers when
-// pointed at. Its values are multiplied by `times`.
-function profile(axis, packed, { height = 64, full = false, label, thin = false, unit = "", times = 1, xNote = "", yName = "" }) {
+// pointed at. Its values are multiplied by `times`; `over` is another vector, drawn over it as a dashed line.
+function profile(axis, packed, { height = 64, full = false, label, thin = false, unit = "", times = 1, xNote = "", yName = "", over = null }) {
   const values = decode(packed).map((y) => times * y);
+  const others = over ? decode(over).map((y) => times * y) : [];
   return (width) => {
     const { places, marks, name } = scaleOf(axis, within(Math.floor(width / (full ? 70 : 52)), 3, 8));
     const [p0, p1] = extent(places);
     const [top, left, right, foot] = full ? [yName ? 16 : 4, 46, 8, 34] : [3, 1, 1, 16];
-    const [small, large] = [times * Math.min(0, packed.low), times * packed.high];
+    const [small, large] = [times * Math.min(0, packed.low), times * Math.max(packed.high, over ? over.high : packed.high)];
     const [low, high] = [small, large > small ? large : 1];
     const px = (p) => left + (p1 > p0 ? (p - p0) / (p1 - p0) : 0.5) * (width - left - right);
     const py = (y) => top + (1 - ((Number.isNaN(y) ? low : y) - low) / (high - low)) * height;
@@ -194,13 +204,12 @@ function profile(axis, packed, { height = 64, full = false, label, thin = false,
     root.append(
       el("path", { class: "area", d: `${polyline(points)}L${points.at(-1)[0].toFixed(1)} ${ground}L${points[0][0].toFixed(1)} ${ground}Z` }),
       el("path", { class: thin ? "curve thin" : "curve", d: polyline(points) }),
+      over ? el("path", { class: "curve hidden", d: polyline(Array.from(others, (y, i) => [px(places[i]), py(y)])) }) : "",
       el("line", { class: "axis", x1: left, x2: width - right, y1: top + height, y2: top + height }),
     );
-    for (const [p, text] of marks) {
-      const x = px(p);
-      const anchor = x < 14 ? "start" : x > width - 14 ? "end" : "middle";
-      root.append(el("line", { class: "axis", x1: x, x2: x, y1: top + height, y2: top + height + 3 }), el("text", { class: full ? null : "tiny", x, y: top + height + 14, "text-anchor": anchor }, text));
-    }
+    for (const [p] of marks) root.append(el("line", { class: "axis", x1: px(p), x2: px(p), y1: top + height, y2: top + height + 3 }));
+    const ends = marks.map(([p, text]) => [px(p), text, px(p) < 14 ? "start" : px(p) > width - 14 ? "end" : "middle"]);
+    for (const [x, text, anchor] of spaced(ends, full ? 7 : 6)) root.append(el("text", { class: full ? null : "tiny", x, y: top + height + 14, "text-anchor": anchor }, text));
     if (!full) return root;
     if (yName) root.append(el("text", { x: 0, y: 10 }, yName));
     root.append(el("text", { x: width - right, y: all - 3, "text-anchor": "end" }, name + xNote));
@@ -231,4 +240,26 @@ function profile(axis, packed, { height = 64, full = false, label, thin = false,
     steppable(root, points.length, byKey, hide);
     return root;
   };
+}
+
+// A button that saves a chart as SVG, with the style of the page inside.
+function svgButton(what, container) {
+  const save = () => saveText(`${fileName(what)}.svg`, asSvg(container.querySelector("svg")), "image/svg+xml");
+  return el("button", { type: "button", class: "csv", "aria-label": `Save as SVG: ${what}`, title: `Save as SVG: ${what}`, onclick: save }, "SVG");
+}
+
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight"];
+function asSvg(svg) {
+  const copy = svg.cloneNode(true);
+  const { width, height } = svg.getBoundingClientRect();
+  for (const [name, value] of [["xmlns", "http://www.w3.org/2000/svg"], ["width", width], ["height", height]]) copy.setAttribute(name, value);
+  const [shown, kept] = [svg, copy].map((root) => [...root.querySelectorAll("*")]);
+  shown.forEach((element, i) => {
+    const style = getComputedStyle(element);
+    const isSeen = style.visibility !== "hidden" && style.display !== "none" && !element.classList.contains("nothing");
+    if (!isSeen) return kept[i].remove();
+    for (const name of STYLES) kept[i].style.setProperty(name, style.getPropertyValue(name));
+    kept[i].removeAttribute("class");
+  });
+  return new XMLSerializer().serializeToString(copy);
 }

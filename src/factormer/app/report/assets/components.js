@@ -14,11 +14,18 @@ const hasNames = (axis) => axis.sorted;
 // Catalogues of mutations have a chart of their own.
 const chartOf = (axis) => (axis.mutations ? mutationBars : profile);
 
+// Maps of use share a scale, so that components can be compared, unless each is to go to its own peak.
+const hasMaps = () => axisOf("use").kind === "image";
+const isShared = (part) => part === "use" && hasMaps() && !state.toPeak;
+const mostUsed = () => Math.max(...current().components.map((one) => timesOf(one, "use") * one[sideOf("use")].high));
+// The greatest value of a picture's colours, in the numbers that it holds.
+const highOf = (component, part) => (isShared(part) ? mostUsed() / timesOf(component, "use") : component[sideOf(part)].high);
+
 // How a component looks over one axis, small.
 function glance(component, part, c) {
   const [side, axis] = [sideOf(part), axisOf(part)];
   const label = `${componentName(c)} over the ${plural(axis.noun)}`;
-  if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, hover: false });
+  if (axis.kind === "image") return picture(axis, component[side], { palette: paletteOf(side), label, hover: false, high: highOf(component, part) });
   if (hasNames(axis)) return bars(component[`${side}_telling`].map(([name, , loading]) => [name, loading]), glanceTerms());
   const chart = el("div", { class: part === "use" ? "chart quiet" : "chart" });
   responsive(chart, chartOf(axis)(axis, component[side], { height: (part === "use" ? 30 : 56) * (isRoomy() ? 1.6 : 1), label, thin: true }));
@@ -51,19 +58,34 @@ function drawCards() {
     ...result.components.map((component, c) =>
       el(
         "button",
-        { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, title: result.references ? result.references[c] : null, onclick: () => pickComponent(c, true) },
+        { class: "card", type: "button", "aria-pressed": String(c === state.component), "aria-label": spoken(component, c), "data-component": c, title: result.references ? result.references[c].text : null, onclick: () => pickComponent(c, true) },
         ...partsShown().map((part) => glance(component, part, c)),
         el("span", { class: "caption" }, el("b", { title: componentName(c) }, shortName(c)), el("span", {}, percent(result.shares[c]), steadyMark(result, c))),
+        result.references?.[c].is_close ? el("span", { class: "known" }, `${result.references[c].name}, ${result.references[c].cosine.toFixed(3)}`) : null,
         el("span", { class: "share" }, el("i", { style: `width:${((100 * result.shares[c]) / most).toFixed(1)}%` })),
       ),
     ),
   );
   const pictures = partsShown().filter((part) => axisOf(part).kind === "image");
-  byId("cards-scale").replaceChildren(...pictures.map((part) => peakScale(plural(axisOf(part).noun), paletteOf(sideOf(part)))));
+  byId("cards-scale").replaceChildren(...pictures.map((part) => (isShared(part) ? colourScale(linear(0, mostUsed()), paletteOf(sideOf(part))) : peakScale(plural(axisOf(part).noun), paletteOf(sideOf(part))))));
+  byId("maps-scale").hidden = !hasMaps();
+  drawReferences(result);
   byId("components-note").textContent =
     (result.rank === 1 ? "One part, W Hᵀ itself." : `${result.rank} parts whose sum is W Hᵀ, the largest first. Pick one to see where it is used.`) +
     unitsNote() +
     (result.stability ? ` Framed is the stability over ${result.runs_kept} runs: 1 where all find the same; below 0.5 it is marked.` : "");
+}
+
+// Which reference each component is, or which sum of references.
+function drawReferences(result) {
+  byId("references").hidden = !result.references;
+  if (!result.references) return;
+  const cosine = (x) => (x === null ? "–" : x.toFixed(3));
+  const angle = (x) => `${((180 / Math.PI) * Math.acos(Math.min(x, 1))).toFixed(1)}°`;
+  const head = ["component", "nearest reference", "cosine", "angle", "sum of references", "its cosine"];
+  const rows = () => result.references.map((r, c) => [shortName(c), r.name, cosine(r.cosine), angle(r.cosine), r.sum || "–", cosine(r.sum_cosine)]);
+  byId("references-table").replaceChildren(table(head, rows()));
+  byId("references-csv").replaceChildren(csvButton(`${run.name} rank ${result.rank} references`, head, rows));
 }
 
 // What the numbers of both sides mean.
@@ -79,7 +101,7 @@ function unitsNote() {
   return ` Numbers ${profiles} ${meaning(sideOf("profile"))}; those ${uses} ${meaning(sideOf("use"))}.`;
 }
 
-// Each picture has its own scale; the picked one shows its numbers.
+// Pictures that have scales of their own; the picked one shows its numbers.
 function peakScale(what, palette) {
   const scale = colourScale(linear(0, 1), palette);
   const [none, over, peak] = scale.lastChild.children;
@@ -113,16 +135,20 @@ function pickComponent(c, byHand = false) {
 function view(component, part, height) {
   const [side, axis, times] = [sideOf(part), axisOf(part), timesOf(component, part)];
   const unit = part === "use" || hasSums ? "" : " of its peak";
+  const over = current().references?.[state.component][side];
   const label = `${componentName(state.component)} over the ${plural(axis.noun)}`;
   if (axis.kind === "image") {
-    const scale = linear(Math.min(0, component[side].low), component[side].high);
-    return el("div", {}, picture(axis, component[side], { palette: paletteOf(side), label, className: "whole", unit, times }), colourScale(scale, paletteOf(side), { times, unit }));
+    const high = highOf(component, part);
+    const scale = linear(Math.min(0, component[side].low), high);
+    const other = over ? el("div", {}, picture(axis, over, { palette: paletteOf(side), label: `${label}, reference`, className: "whole", unit, times }), el("p", { class: "hint" }, "The reference")) : null;
+    return el("div", {}, picture(axis, component[side], { palette: paletteOf(side), label, className: "whole", unit, times, high }), colourScale(scale, paletteOf(side), { times, unit }), other);
   }
   if (part === "profile" && hasNames(axis)) return telling(axis, component[`${side}_telling`]);
   const chart = el("div", { class: part === "use" ? "chart quiet" : "chart" });
   const xNote = axis.sorted ? ", those that use it most first" : "";
-  responsive(chart, chartOf(axis)(axis, component[side], { height, full: true, label, unit, times, xNote }));
-  return chart;
+  responsive(chart, chartOf(axis)(axis, component[side], { height, full: true, label, unit, times, xNote, over }));
+  const save = el("div", { class: "save" }, svgButton(`${run.name} rank ${current().rank} ${shortName(state.component)} over the ${plural(axis.noun)}`, chart));
+  return el("div", {}, chart, over ? el("p", { class: "hint" }, `${axis.mutations ? "Marks" : "Dashed"}: ${current().references[state.component].sum || current().references[state.component].name}.`) : null, save);
 }
 
 function thumbnails(result, c) {
@@ -160,7 +186,7 @@ function drawPicked() {
     el(
       "div",
       { class: "step" },
-      el("span", {}, el("h3", {}, componentName(c)), el("p", { class: "lead" }, `${c + 1} of ${result.rank}; ${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`), result.references ? el("p", { class: "lead reference" }, `Reference: ${result.references[c]}`) : null),
+      el("span", {}, el("h3", {}, componentName(c)), el("p", { class: "lead" }, `${c + 1} of ${result.rank}; ${percent(result.shares[c])} of the sum of W Hᵀ${steady(result, c, "; stability ")}`), result.references ? el("p", { class: "lead reference" }, `Reference: ${result.references[c].text}`) : null),
       el(
         "div",
         {},

@@ -95,11 +95,11 @@ function pointable(canvas, text) {
   return canvas;
 }
 
-// A picture of a vector over an axis that is an image; its values are multiplied by `times`.
-function picture(axis, packed, { palette, label, hover = true, className, unit = "", times = 1 }) {
+// A picture of a vector over an axis that is an image; its values are multiplied by `times`, and colours end at `high`.
+function picture(axis, packed, { palette, label, hover = true, className, unit = "", times = 1, high = packed.high }) {
   const values = decode(packed);
   const canvas = el("canvas", { role: "img", "aria-label": label, class: className });
-  paint(canvas, values, axis.shown, palette, linear(Math.min(0, packed.low), packed.high));
+  paint(canvas, values, axis.shown, palette, linear(Math.min(0, packed.low), high));
   if (hover) pointable(canvas, ([y, x]) => `${nameOf(axis, y * canvas.width + x)}: ${number(times * values[y * canvas.width + x], 3)}${unit}`);
   return canvas;
 }

@@ -58,6 +58,7 @@ byId("cards").addEventListener("keydown", (event) => {
 
 choices(byId("convergence-by"), "Against", "convergence", [["iteration", "iterations"], ["seconds", "seconds"]], state.convergenceBy, (by) => { state.convergenceBy = by; drawConvergence(); }, "pill");
 choices(byId("alike-by"), "Compare", "alike", [["profile", "profiles"], ["use", "uses"]], state.alikeBy, (by) => { state.alikeBy = by; drawAlike(); }, "pill");
+choices(byId("maps-scale"), "Colours of maps", "to-peak", [["shared", "on one scale"], ["peak", "each to its peak"]], "shared", (by) => { state.toPeak = by === "peak"; drawCards(); drawPicked(); }, "pill");
 // Where samples are the columns, components are profiles over the rows.
 if (!run.options.symmetric) {
   const sides = [["H", plural(run.columns.noun)], ["W", plural(run.rows.noun)]];

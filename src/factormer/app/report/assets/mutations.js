@@ -10,10 +10,11 @@ const MUTATION_CLASSES = [
 ];
 
 // `full` adds names of the classes, a scale, and values under the pointer.
-function mutationBars(axis, packed, { height = 64, full = false, label, unit = "", times = 1 }) {
+function mutationBars(axis, packed, { height = 64, full = false, label, unit = "", times = 1, over = null }) {
   const values = decode(packed);
+  const others = over ? decode(over) : [];
   const { order } = axis.mutations;
-  const high = packed.high > 0 ? packed.high : 1;
+  const high = Math.max(packed.high, over ? over.high : 0) || 1;
   return (width) => {
     const [top, left] = full ? [18, 40] : [3, 0];
     const step = (width - left) / order.length;
@@ -28,6 +29,9 @@ function mutationBars(axis, packed, { height = 64, full = false, label, unit = "
       const [, colour] = MUTATION_CLASSES[Math.floor(place / group)];
       const size = Number.isNaN(values[i]) ? 0 : Math.max(0, (values[i] / high) * height);
       root.append(el("rect", { class: "mutation", x: (left + place * step + step * 0.12).toFixed(2), y: (top + height - size).toFixed(2), width: (step * 0.76).toFixed(2), height: size.toFixed(2), fill: colour }));
+      if (!over) return;
+      const y = top + height - Math.max(0, (others[i] / high) * height);
+      root.append(el("line", { class: "known", x1: left + place * step, x2: left + (place + 1) * step, y1: y, y2: y }));
     });
     root.append(el("line", { class: "grid", x1: left, x2: width, y1: top + height, y2: top + height }));
     if (!full) return root;

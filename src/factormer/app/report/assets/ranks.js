@@ -80,6 +80,7 @@ function drawByRank() {
     ...(marked() === null ? [] : [["mark", "recommended"]]),
   ]);
   drawNumbers();
+  byId("by-rank-csv").append(" ", svgButton(`${run.name} error by rank`, byId("by-rank")));
 }
 
 // Errors of the fits by which a rank was chosen, in the unit of V; those of counts are of another kind.
@@ -141,6 +142,7 @@ function drawStability() {
       pick: own && run.results.length > 1 ? (x) => pickRank(nearest(run.results.map((r) => [r.rank]), x)) : null,
     }),
   );
+  byId("stability-save").replaceChildren(svgButton(`${run.name} ${title}`, byId("by-stability")));
   byId("by-stability-note").textContent = own
     ? `How well the components of ${several[0].consensus?.runs ?? run.options.repeats} runs on ${drawnData()} agree: 1 where all find the same.${(run.options.resample ?? "none") === "none" ? " It says nothing about noise in the data." : ""}`
     : "Cosines of components that were matched between the starts by which the rank was chosen.";
@@ -163,5 +165,5 @@ function drawChoice() {
   byId("choice-note").textContent = `By a network that read how errors, singular values and agreement change from rank to rank. The choice is ${choice.clear ? "clear: such choices were exact in 95 % of test problems." : "not clear: compare the components of the ranks that are likely."}`;
   const rows = Object.entries(choice.criteria).map(([name, rank]) => [name === "stability" ? "agreement of starts" : name, rank, choice.rules?.[name] ?? ""]);
   byId("choice-rules").replaceChildren(table(["rule", "rank", "takes the"], rows));
-  byId("choice-csv").replaceChildren(csvButton(`${run.name} probability of ranks`, ["rank", "probability"], () => entries), " ", csvButton(`${run.name} classical rules`, ["rule", "rank", "takes the"], () => rows));
+  byId("choice-csv").replaceChildren(csvButton(`${run.name} probability of ranks`, ["rank", "probability"], () => entries), " ", csvButton(`${run.name} classical rules`, ["rule", "rank", "takes the"], () => rows), " ", svgButton(`${run.name} probability of ranks`, byId("by-probability")));
 }

@@ -88,7 +88,7 @@ function drawConvergence() {
   const { consensus } = current();
   const runs = consensus ? `, by the run most like all others: one of ${current().runs_kept}, which ended between ${consensus.errors.length ? [Math.min(...consensus.errors), Math.max(...consensus.errors)].map((e) => number(levelOf(e))).join(" and ") : "–"}. The consensus itself, which this page shows, is fitted to all of them` : "";
   byId("convergence-note").textContent = `Minimising the ${nameOfLoss()}${isPenalised() ? " and penalties" : ""}${runs}${others.length ? "; the other ranks in grey" : ""}.`;
-  byId("convergence-csv").replaceChildren(csvButton(`${run.name} convergence`, ["rank", "iteration", "seconds", what], () => run.results.flatMap((r) => r.trace.map(([t, s, e]) => [r.rank, t, s, levelOf(e)]))));
+  byId("convergence-csv").replaceChildren(csvButton(`${run.name} convergence`, ["rank", "iteration", "seconds", what], () => run.results.flatMap((r) => r.trace.map(([t, s, e]) => [r.rank, t, s, levelOf(e)]))), " ", svgButton(`${run.name} convergence`, byId("convergence")));
 }
 
 // Numbers, and names where there is room, along the sides of a matrix of components.
@@ -173,7 +173,7 @@ function errorsBy(axis, errors) {
   else {
     const chart = el("div", { class: "chart quiet" });
     responsive(chart, chartOf(axis)(axis, errors.values, { height: 110, full: true, label, thin: true, xNote: axis.sorted ? ", the worst first" : "" }));
-    body.push(chart);
+    body.push(chart, el("div", { class: "save" }, svgButton(`${run.name} rank ${current().rank} error by ${axis.noun}`, chart)));
     if (errors.top) body.push(el("h3", { class: "below" }, withButton("Fitted worst", csvButton(`${run.name} rank ${current().rank} ${plural(axis.noun)} fitted worst`, [axis.noun, "error"], () => errors.top))), bars(errors.top, 6));
   }
   return el("figure", {}, el("figcaption", {}, el("h3", {}, `Error by ${axis.noun}`), el("p", {}, `${of}.`)), ...body);

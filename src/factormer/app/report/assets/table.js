@@ -1,7 +1,7 @@
 // Tables and lists with bars, each of which can be saved as CSV.
 
-function saveText(name, text) {
-  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+function saveText(name, text, type = "text/csv") {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
@@ -9,9 +9,11 @@ function saveText(name, text) {
 const quoted = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 const asCsv = (head, rows) => `${[head, ...rows].map((row) => row.map((cell) => quoted(String(cell ?? ""))).join(",")).join("\n")}\n`;
 
+const fileName = (what) => what.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+
 // A button that saves a table; `rows` is called when it is pressed.
 function csvButton(what, head, rows) {
-  const save = () => saveText(`${what.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-")}.csv`, asCsv(head, rows()));
+  const save = () => saveText(`${fileName(what)}.csv`, asCsv(head, rows()));
   return el("button", { type: "button", class: "csv", "aria-label": `Save as CSV: ${what}`, title: `Save as CSV: ${what}`, onclick: save }, "CSV");
 }
 
