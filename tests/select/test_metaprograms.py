@@ -134,7 +134,7 @@ def test_tl_writes_them_beside_the_data(samples, found):
     H = adata.varm["metaprograms"]
     assert H.shape == (GENES + 2, 3)
     assert not H[-2:].any()
-    assert adata.obsm["X_metaprograms"].shape == (X.shape[0], 3)
+    assert adata.obsm["X_metaprograms"].shape == (len(obs), 3)
     told = adata.uns["metaprograms"]
     assert told["genes"].shape == (50, 3)
     assert told["samples"].tolist() == list("abcd")

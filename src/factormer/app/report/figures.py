@@ -23,7 +23,7 @@ from factormer.app.runs.shown import names_of, shown
 from factormer.app.runs.trust import as_shown, validated
 from factormer.problem.losses import as_loss
 
-_STYLE = {
+_STYLE: Any = {
     "font.size": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
