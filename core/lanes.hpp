@@ -28,7 +28,7 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
         by_share(sums_of, sums_of + r, lane.rank, share, order);
     else
         for (Index c = 0; c < r; ++c) order[c] = int32_t(c);
-    Scale scale = keeps || !course.is_plain() ? Scale::none : course.rules.scale;
+    Scale scale = keeps || course.pull > 0 || !course.is_plain() ? Scale::none : course.rules.scale;
     for (Index c = 0; c < r; ++c) {
         double w = __builtin_sqrt(norms[c]), h = __builtin_sqrt(norms[r + c]), a = 1, to_w = 1 / root, to_h = 1 / root;
         if (scale == Scale::balanced && w > 0 && h > 0) a = __builtin_sqrt(h / w);
@@ -88,12 +88,13 @@ void begin(Squares<Matrix>& run, const Matrix& V, const Prepared& of, Course& co
     if (lane.start[0]) {
         bool is_new = lane.n_earlier == 0 && !lane.fixed[0] && !lane.fixed[1] && course.is_plain();
         run.begin_at(lane.start, of.root * (is_new ? proportion(lane, of) : 1));
-        return;
+    } else {
+        const double scale = size_of_draws(lane, of);
+        auto mark = arena.mark();
+        if (lane.draws != Start::rotated || !rotated(run, V, course, scale / 10, crew, arena)) run.draw(lane.seed, scale);
+        arena.back(mark);
     }
-    const double scale = size_of_draws(lane, of);
-    auto mark = arena.mark();
-    if (lane.draws != Start::rotated || !rotated(run, V, course, scale / 10, crew, arena)) run.draw(lane.seed, scale);
-    arena.back(mark);
+    if (course.pull > 0) run.join();
 }
 
 template <class Matrix, class Narrow>
@@ -127,9 +128,9 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
     const bool is_coarse = !goes_on || rules.max_iter <= first_iteration;  // whether the last error was measured in float32, or not at all
     bool is_evaluated = false;
     if (goes_on) run.run(course, true, shows(run));
-    if (course.pull > 0) run.join(course);
-    else if (!crew.looks[0].ended() && course.status != Status::nonfinite) {
-        if (rules.finish != Finish::none) run.refine(course, rules.finish == Finish::exact);
+    if (course.pull > 0) run.join();
+    if (!crew.looks[0].ended() && course.status != Status::nonfinite) {
+        if (rules.finish != Finish::none && course.pull == 0) run.refine(course, rules.finish == Finish::exact);
         else if (is_coarse) run.evaluate(course), is_evaluated = true;
         run.resolve(course);
     }

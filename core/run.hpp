@@ -50,7 +50,7 @@ struct Course {  // of one lane, through all of its stages
     Status status = Status::max_iter;
 
     double error(double objective) const { return __builtin_sqrt((objective < 0 ? 0 : objective) / entries) / scale; }
-    bool is_plain() const { return l1[0] == 0 && l1[1] == 0 && l2[0] == 0 && l2[1] == 0 && pull == 0; }
+    bool is_plain() const { return l1[0] == 0 && l1[1] == 0 && l2[0] == 0 && l2[1] == 0; }
 };
 
 template <class Real>
@@ -177,7 +177,7 @@ class Squares {
             by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(other.side[s].kept[c * other.side[s].ld + i]); });
         double infinite = Momentum().error;
         course.momentum.error = infinite, course.momentum.plain = true, course.ahead = 0;
-        course.widened = course.iterations;
+        course.widened = course.iterations, pull_ = course.pull;
     }
     // f(c, i) for all numbers of a side, in parallel over ranges of rows.
     template <class F>
@@ -207,21 +207,29 @@ class Squares {
                               side[0].l1 * 2 * sums_[sum] + (side[0].l2 + pull_) * trace(given_gram_);
             }
             if (!half_step(1, given_gram_, course.ahead, side[1].sweeps)) break;
-            if (first) begin_history(course, course.sq_norm - 2 * sums_[start] + start_gram + start_trace);
+            if (first) {
+                const double begun = course.sq_norm - 2 * sums_[start] + start_gram + start_trace;
+                begin_history(course, begun);
+                if (pull_ > 0) course.momentum.error = begun;  // as the first iteration may end higher
+            }
             if (!half_step(0, side[1].gram, course.ahead, side[0].sweeps)) break;
+            if (pull_ > 0 && !average()) break;
             double now = objective(course), before = course.momentum.error;
             if constexpr (Matrix::is_dense && sizeof(Real) == 8)
                 if (now < resolved_share * course.sq_norm && course.is_plain()) {
-                    now = residual(V_, side[0].other, side[0].ld, side[1].other, side[1].ld, r_, crew_, arena_);
+                    const Real *W = pull_ > 0 ? side[1].proposed : side[0].other, *H = pull_ > 0 ? W : side[1].other;
+                    now = residual(V_, W, side[0].ld, H, side[1].ld, r_, crew_, arena_);
                     if (now < 0) break;
                 }
-            course.ahead = course.momentum.judge(now);
+            const bool drifts = pull_ > 0 && was_plain && now > before;  // apart, which a stronger pull does not allow
+            if (drifts) join(), pull_ = course.pull *= 2;
+            else course.ahead = course.momentum.judge(now);
             ++course.iterations;
-            bool refused = course.momentum.refused;
+            bool refused = drifts || course.momentum.refused;
             if (!refused)
                 for (Side<Real>& d : side) swap(d);
             keep(course, course.momentum.error);
-            if (refused && was_plain) {
+            if (refused && was_plain && !drifts) {
                 course.status = Status::nonfinite;
                 return;
             }
@@ -236,6 +244,7 @@ class Squares {
 
     // The error of the point kept, in this precision.
     void evaluate(Course& course) {
+        pull_ = 0;  // between factors that are the same
         if (propose(1, 0, side[1].gram) && half_step(0, side[1].gram, 0, 0)) course.momentum.error = objective(course);
     }
 
@@ -264,14 +273,12 @@ class Squares {
         if (!whole && course.iterations == 0) course.status = crew_.looks[0].status();
     }
 
-    // The mean of both factors in place of each, and its error without the pull, if there is time.
-    void join(Course& course) {
+    // The mean of both factors kept in place of each.
+    void join() {
         by_rows(0, [&](Index c, Index i) {
             Real *w = side[0].kept + c * side[0].ld + i, *h = side[1].kept + c * side[1].ld + i;
             *w = *h = (*w + *h) / 2;
         });
-        pull_ = 0;
-        if (!crew_.looks[0].ended()) evaluate(course);
     }
 
     // Form the error entry by entry where ‖V‖² − 2⟨V H, W⟩ + ⟨WᵀW, HᵀH⟩ has lost too many digits.
@@ -359,9 +366,33 @@ class Squares {
         for (Index c = 0; c < r_; ++c) total += A[c * r_ + c];
         return total;
     }
-    double objective(const Course& course) const {  // twice the objective, after a half-step of W
+    // The sums that `objective` reads, of the mean M of both new factors in place of each; M is proposed for side 1.
+    bool average() {
+        Side<Real>&w = side[0], &h = side[1];
+        bool whole = over_chunks(h, [&](double* part, Index a, Index b, Real*, Real* x, int, Look& look) {
+            for (Index c = 0; c < r_; ++c)
+                for (Index i = 0; i < b - a; i += lanes<Real>)
+                    store(x + c * ldf + i, (load(w.other + c * w.ld + a + i) + load(h.other + c * h.ld + a + i)) / 2);
+            gram(x, ldf, b - a, r_, part, look);
+            part[r_ * r_ + sum] += sum_of(x, b - a);
+            hand_over(h, a, b, x);
+        });
+        add_up(h, w.gram), add_up(h, h.gram);
+        w.sum = h.sum = sums_[sum];
+        const Given<Real> given = given_by(1);
+        whole = whole && multiply(0, given) && over_chunks(w, [&](double* part, Index a, Index b, Real* f, Real* x, int, Look& look) {
+            rows_of_product(0, given, a, b, f, look);
+            if (look.ended()) return;
+            for (Index c = 0; c < r_; ++c)
+                for (Index i = 0; i < b - a; i += lanes<Real>) store(x + c * ldf + i, load(h.proposed + c * h.ld + a + i));
+            part[r_ * r_ + inner] += dot(f, x, b - a);
+        });
+        add_up(w, nullptr);
+        return whole;
+    }
+    double objective(const Course& course) const {  // twice the objective, after a half-step of W or `average`
         double total = course.sq_norm - 2 * sums_[inner] + product_of(side[0].gram, side[1].gram);
-        for (const Side<Real>& d : side) total += 2 * d.l1 * d.sum + (d.l2 + pull_) * trace(d.gram);
+        for (const Side<Real>& d : side) total += 2 * d.l1 * d.sum + d.l2 * trace(d.gram);
         return total;
     }
     void keep(Course& course, double objective) const {

@@ -108,9 +108,9 @@ class Twin:
 
     def objective(self, W: np.ndarray, H: np.ndarray) -> float:
         """Return √(2·objective / (m n))."""
-        total = ((self.V - W @ H.T) ** 2).sum()
         if self.pull:
-            total += self.pull * ((W - H) ** 2).sum()
+            W = H = (W + H) / 2
+        total = ((self.V - W @ H.T) ** 2).sum()
         for X, l1, l2 in zip((W, H), self.l1, self.l2, strict=True):
             total += 2 * l1 * X.sum() + l2 * (X**2).sum()
         return math.sqrt(total / self.V.size)
@@ -127,14 +127,24 @@ class Twin:
         """Iterate, and keep the error of each iteration."""
         momentum, ahead = Momentum(), 0.0
         W, H, V = self.W, self.H, self.V
+        if self.pull:
+            W = H = (W + H) / 2
         W_before, H_before = W, H
         self.errors = [self.objective(W, H)]
+        if self.pull:
+            momentum.error = self.errors[0]
         for _ in range(iterations):
             W_ahead, H_ahead = W + ahead * (W - W_before), H + ahead * (H - H_before)
             H_new = self.half_step(V, W_ahead, H_ahead, 1)
             W_new = self.half_step(V.T, H_new, W_ahead, 0)
-            ahead = momentum.judge(self.objective(W_new, H_new))
-            if not momentum.refused:
+            error = self.objective(W_new, H_new)
+            drifts = bool(self.pull) and momentum.plain and error > momentum.error
+            if drifts:
+                W = H = (W + H) / 2
+                self.pull *= 2
+            else:
+                ahead = momentum.judge(error)
+            if not (drifts or momentum.refused):
                 W_before, H_before, W, H = W, H, W_new, H_new
             self.errors.append(momentum.error)
         self.W, self.H = W, H

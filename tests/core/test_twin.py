@@ -79,6 +79,17 @@ def test_symmetric_factorization_agrees_with_the_twin(kind):
     assert found.error == pytest.approx(rmse(V, found), rel=1e-5)
 
 
+def test_a_stronger_pull_keeps_factors_together_where_two_of_them_would_fit_better():
+    V = np.random.default_rng(5).exponential(size=(12, 12)) ** 3
+    V += V.T  # which W Hᵀ fits better than any H Hᵀ
+    found = one(V, 4, 3, max_iter=60, pull=0.2, **PLAIN)
+    assert (np.diff(found.errors) <= 0).all()
+    assert found.errors[-1] == pytest.approx(rmse(V, found), rel=1e-12)
+    twin = reference.Twin(V, *reference.random_start(V, 4, 3), pull=0.2 * V.mean() * len(V))
+    np.testing.assert_allclose(found.errors, twin.run(60).errors, rtol=1e-6)
+    assert twin.pull > 0.2 * V.mean() * len(V)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_returned_are_those_of_the_factors(kind):
     for precision in ("float64", "mixed", "float32"):

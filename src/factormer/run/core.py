@@ -165,7 +165,7 @@ def result_of(
     if is_cut and not request.keeps_order:  # maybe before the last stage
         x = canonical(x, request.order, request.scale if request.is_free else None)
     error = torch.from_numpy(np.array(run.error))
-    is_rough = is_cut and (request.is_symmetric or plan.stages[0].view is View.SKETCH)
+    is_rough = is_cut and plan.stages[0].view is View.SKETCH
     is_blurred = isinstance(V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
     in_time = not is_cut or V.work() * problem.rank <= _AFTERWARDS
     if in_time and (is_blurred or is_rough or not run.error < math.inf):
