@@ -14,6 +14,7 @@ inline constexpr double none_share = 1e-3;         // of tol: an error relative 
 inline constexpr double exact_share = 100;        // of ε²‖V‖²: a squared error that is only rounding
 inline constexpr double unresolved_share = 64;    // of ε‖V‖²: the same where errors cannot be formed entry by entry
 inline constexpr double resolved_share = 1e-8;    // of ‖V‖²: squared errors below it are formed entry by entry
+inline constexpr double reported_share = 1e-4;    // the same for the error that is returned
 inline constexpr double rising_share = 16;         // of ε‖V‖²: a rise of the squared error that is only rounding
 inline constexpr double single_share = 2e-8;      // of ‖V‖²: a fall of the squared error that float32 cannot tell from none
 inline constexpr double single_small = 1e-6;      // of ‖V‖²: a squared error that float32 cannot resolve

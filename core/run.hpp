@@ -284,8 +284,12 @@ class Squares {
     // Form the error entry by entry where ‖V‖² − 2⟨V H, W⟩ + ⟨WᵀW, HᵀH⟩ has lost too many digits.
     void resolve(Course& course) {
         if constexpr (Matrix::is_dense)
-            if (course.momentum.error < 1e-5 * course.sq_norm && course.is_plain()) {
+            if (course.momentum.error < reported_share * course.sq_norm) {
                 double formed = residual(V_, side[0].kept, side[0].ld, side[1].kept, side[1].ld, r_, crew_, arena_);
+                for (int s = 0; s < 2 && formed >= 0 && !course.is_plain(); ++s) {
+                    if (!propose(s, 0, given_gram_)) return;
+                    formed += 2 * side[s].l1 * side[s].sum + side[s].l2 * trace(given_gram_);
+                }
                 if (formed >= 0) course.momentum.error = formed;
             }
     }
@@ -437,6 +441,7 @@ class Squares {
             hand_over(d, a, b, x);
         });
         add_up(d, gram_of);
+        d.sum = sums_[sum];
         return whole;
     }
 

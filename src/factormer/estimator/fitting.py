@@ -26,10 +26,11 @@ from factormer.estimator.options import (
     start_array,
     warn_of_zeros,
 )
+from factormer.problem.error import rmse
 from factormer.problem.problem import Problem
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients, rmse
+from factormer.run.settle import coefficients
 
 
 def seeded(options: Any, V: Matrix) -> AbstractContextManager[int]:

@@ -16,8 +16,8 @@ from factormer.data.intake import as_matrix, as_tensor, check_mean
 from factormer.estimator.options import Asked, Known, seed_of
 from factormer.estimator.reading import returned
 from factormer.functions import starting_point
+from factormer.problem.error import plain_rmse
 from factormer.problem.problem import Problem
-from factormer.run.settle import plain_rmse
 from factormer.solvers.coding import Coder
 from factormer.solvers.online import Statistics
 

@@ -22,6 +22,7 @@ from factormer.data import Dense, LowRank, Matrix, Sparse
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start
 from factormer.kernels.core import apart, core, width
+from factormer.problem.error import rmse
 from factormer.problem.problem import Problem
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, Stage, View
@@ -34,6 +35,7 @@ from factormer.starts import Initializer, Random, Rotated
 
 _MOST_ITERATIONS = 2**31 - 1  # that the core counts
 _NEAR = 1e-4  # of the largest error: an error whose digits products of sparse data may not have
+_NEAR_CUT = 1e-2  # the same for any data where no time was left to form it entry by entry
 READINGS = 4  # of V, for a sketch: from both sides, twice
 _AFTERWARDS = 1e8  # multiplications that may be made to know an error after the time is up
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
@@ -165,11 +167,15 @@ def result_of(
     if is_cut and not request.keeps_order:  # maybe before the last stage
         x = canonical(x, request.order, request.scale if request.is_free else None)
     error = torch.from_numpy(np.array(run.error))
+    near = _NEAR_CUT if is_cut else _NEAR if isinstance(V, Sparse) else 0.0
+    is_blurred = near > 0 and run.error < near * run.history[:, 0].max()
     is_rough = is_cut and plan.stages[0].view is View.SKETCH
-    is_blurred = isinstance(V, Sparse) and run.error < _NEAR * run.history[:, 0].max()
+    is_known = run.error < math.inf
     in_time = not is_cut or V.work() * problem.rank <= _AFTERWARDS
-    if in_time and (is_blurred or is_rough or not run.error < math.inf):
-        error = replace(problem, V=V).rmse(x)
+    if in_time and (is_blurred or is_rough or not is_known):
+        error = rmse(replace(problem, V=V), x)
+        if not is_known:
+            run.history[-1, 0] = float(error)
     return Result(x, run.status, _trace(problem, run), error, as_given, plan.explanation)
 
 

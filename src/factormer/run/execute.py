@@ -19,6 +19,7 @@ from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.data.spread import Spread
 from factormer.data.warn import warn
 from factormer.kernels.threads import threads
+from factormer.problem.error import rmse
 from factormer.problem.problem import Problem
 from factormer.run import core, small
 from factormer.run import thresholds as T
@@ -29,7 +30,7 @@ from factormer.run.order import canonical
 from factormer.run.plan import Plan, View, Way
 from factormer.run.request import Limits, Request
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients, misfit_of, rmse, settled_by_products
+from factormer.run.settle import coefficients, misfit_of, settled_by_products
 from factormer.run.stages import Stage, solve_in_stages, stride_of
 from factormer.run.stop import (
     Decrease,

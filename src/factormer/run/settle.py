@@ -17,6 +17,7 @@ from factormer.data.intake import check_mean
 from factormer.data.parts import Parts
 from factormer.data.spread import Spread
 from factormer.kernels.threads import threads
+from factormer.problem.error import rmse
 from factormer.problem.loss import Loss
 from factormer.problem.passes import matrix_of
 from factormer.problem.penalties import Fixed, Penalties
@@ -193,25 +194,6 @@ def _afforded(problem: Problem, W: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]
     return W
 
 
-def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
-    """‖W Hᵀ − V‖ / √(mn); of V divided by its mean if squares would overflow."""
-    problem = Problem(V, x.W.shape[1])
-    mean, root, unit = float(problem.mean()), torch.finfo(V.dtype).max ** 0.25, None
-    if mean and not 1 / root < mean < root:
-        problem, unit = problem.normalized()
-        x = x.scale(1 / unit)
-    error = (problem.sq_error(x) / problem.size()).sqrt()
-    return error if unit is None else unit * error
-
-
-def rmse(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
-    """Return √(2·objective / entries) at x, the error that a trace holds."""
-    if problem.is_plain and x.W.dim() == 2:
-        return plain_rmse(problem.V, x)
-    scaled, mean = problem.normalized()
-    return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))
-
-
 def misfit_of(problem: Problem, result: Result) -> Float[Tensor, "*b"] | None:
     """Return √(2·misfit / entries) where the error includes penalties; else None."""
     if not (problem.on_w.terms or problem.on_h.terms):
@@ -219,9 +201,9 @@ def misfit_of(problem: Problem, result: Result) -> Float[Tensor, "*b"] | None:
     V, x = problem.V, result.factors
     if isinstance(V, Blocks) or (problem.is_quadratic and problem.is_elastic):
         penalty = problem.on_w.value(x.W.double()) + problem.on_h.value(x.H.double())
-        whole = result.error.double().square()
-        left = whole - 2 * penalty / problem.size()
+        whole = result.error.double().clamp(min=torch.finfo(torch.float64).tiny)
+        left = 1 - 2 * penalty / problem.size() / whole / whole  # as squares might underflow
         unknown = bool(whole.isinf().all())  # since there was no time
-        if isinstance(V, Blocks) or unknown or bool((left > _CLEAR * whole).all()):
-            return left.clamp(min=0).sqrt()  # V is not read again
+        if isinstance(V, Blocks) or unknown or bool((left > _CLEAR).all()):
+            return result.error * left.clamp(min=0).sqrt()  # V is not read again
     return rmse(replace(problem, on_w=Penalties(()), on_h=Penalties(())), x)

@@ -17,11 +17,12 @@ from factormer.data.keywords import as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
 from factormer.many.resample import RESAMPLES
+from factormer.problem.error import rmse
 from factormer.run.hints import hinted
 from factormer.run.order import canonical, shares
 from factormer.run.request import Request, check_choice, check_count
 from factormer.run.result import Result, Status
-from factormer.run.settle import coefficients, rmse
+from factormer.run.settle import coefficients
 from factormer.run.trace import Trace
 from factormer.run.watch import counted
 from factormer.select.agreement import Consensus, Matched
