@@ -351,6 +351,9 @@ def _on_sketch(request: Request) -> int | None:
 
 # Starts
 
+_WITH_ZEROS = ("merged", "rotated", "separable")  # and "nndsvd", which is scikit-learn's
+_KEEPING_ZEROS = ("mu", "mu-extrapolated")  # multiplicative updates
+
 
 class _Start(NamedTuple):
     start: Initializer
@@ -366,7 +369,10 @@ def _start(request: Request, name: str, view: View) -> _Start:
         chosen = _named(request, name, view)
         return chosen._replace(start=Tied(chosen.start))
     if problem.is_plain or view is View.SKETCH:  # which is fitted by least squares
-        return _named(request, name, view)
+        chosen = _named(request, name, view)
+        if chosen.name in _WITH_ZEROS and request.solver in _KEEPING_ZEROS:
+            chosen = chosen._replace(start=Lifted(chosen.start, n_iter=0))
+        return chosen
     if name == "auto":
         chosen = _auto_lifted(request)
     else:
