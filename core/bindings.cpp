@@ -340,7 +340,9 @@ nb::tuple run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int
         nb::object rows = entry(earlier, k);
         if (!rows.is_none()) {
             AnyArray kept = array_of(rows, 2, what + ": earlier");
-            histories_before[k] = finite_rows_of(rows, int64_t(kept.shape(0)), 2, what + ": earlier");
+            histories_before[k] = rows_of(rows, int64_t(kept.shape(0)), 2, what + ": earlier");
+            for (double number : histories_before[k])
+                if (!(number >= 0)) refuse(what + ": earlier holds negative or NaN entries");  // the error of a start may be infinite
             if (kept.shape(0) > size_t(max_iter) + 1) refuse(what + ": earlier has more iterations than max_iter");
             lane.earlier = histories_before[k].data(), lane.n_earlier = int64_t(kept.shape(0));
         }

@@ -84,7 +84,7 @@ def validated(model: Any, X: Any, *, reset: bool, with_nan: bool = False) -> Any
 def _count_nan(X: Any) -> int:
     """How many entries are NaN, or missing in a DataFrame."""
     if is_sparse(X):
-        return int(np.isnan(X.data).sum())
+        return int(np.isnan(X.tocoo().data).sum())
     return int(np.isnan(as_tensor(X, name="X", device=None).numpy()).sum())
 
 

@@ -55,6 +55,8 @@ def _scale(G, flat, g):
     for c in range(r):
         G_c, g_c = G[c], g[c]
         scale = 1 / G_c[c] if G_c[c] > flat * largest else 0.0
+        if scale == np.inf:  # of a subnormal number
+            scale = 0.0
         for k in range(r):
             g_c[k] = scale * G_c[k]
         g_c[c], g_c[padded] = -1.0 if scale == 0 else 0.0, scale

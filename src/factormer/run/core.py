@@ -480,7 +480,10 @@ def _point(run: Run, request: Request) -> Factors:
     W, H = torch.from_numpy(run.W), torch.from_numpy(run.H)
     if request.is_symmetric:
         W = H = (W + H) / 2
-    return request.problem.taken(Factors(W, H))
+    x = request.problem.taken(Factors(W, H))
+    if request.scale == "sum" and not bool(x.W.isfinite().all()):  # as large as V's sums
+        x = request.problem.taken(canonical(Factors(W, H), None, "balanced"))
+    return x
 
 
 def _left(until: float | None) -> float:

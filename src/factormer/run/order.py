@@ -32,9 +32,12 @@ def canonical(x: Factors, order: str | None, scale: str | None) -> Factors:
             times = np.sqrt(lengths(x.H)) / np.sqrt(lengths(x.W))
         times = np.where(np.isfinite(times) & (times > 0), times, 1.0)
     by = torch.from_numpy(times).to(x.W)[..., None, :]
-    fits = by.isfinite() & (by > 0)  # in the precision of the factors
-    by = by if bool(fits.all()) else torch.where(fits, by, 1.0)
-    return Factors(x.W * by, x.H / by)
+    W = x.W * by
+    fits = W.isfinite().all(dim=-2, keepdim=True) & (by > 0)  # in the precision of the factors
+    if not bool(fits.all()):
+        by = torch.where(fits, by, 1.0)
+        W = x.W * by
+    return Factors(W, x.H / by)
 
 
 def _arranged(x: Factors, places: Tensor) -> Factors:
