@@ -55,7 +55,7 @@ def stack(case: Case) -> str:
     V = V.to(torch.float32 if case.dtype == np.float32 else torch.float64)
     loss = case.spec.get("loss", "frobenius")
     keywords = options(case) | {"tol": 0.0, "max_iter": min(case.spec["max_iter"], 10)}
-    keywords |= {"loss": loss, "init": "custom"}
+    keywords |= {"loss": loss, "init": "custom", "engine": "reference"}  # the one for stacks
     if keywords.get("solver", "auto") == "auto":  # which is not the same for one and for many
         keywords["solver"] = "hals" if loss == "frobenius" else "mu"
     m, n = case.A.shape
