@@ -1,6 +1,6 @@
 """Put the networks with the paper's layers into the package, under their shipped names.
 
-    python -m factormer_lab.train.ship_paper RUNS      # RUNS/paper-accel/paper-accel.safetensors, …
+    python -m factormer_lab.train.ship_paper RUNS      # RUNS/NAME/NAME.safetensors, …
 
 What RUNS does not have stays as it is shipped. The card says how many of the planned updates
 were made; the curve of the training goes to `lab/results/training`, from where
@@ -24,7 +24,6 @@ from factormer_lab.paper.reproduce.training import CURVES
 
 SHIPPED = {
     "init-r10-paper": ("init-r10-paper", "4"),
-    "paper-accel": ("accel-r10-paper", "1"),
     "accel-r10-paper": ("accel-r10-paper", "2"),
 }
 WEIGHTS = Path(zoo.__file__).parents[1] / "weights"
