@@ -78,6 +78,18 @@ def accelerated() -> list[float]:
     return [*(c.median for c in claims), *(c.third_quartile for c in claims), *by_set]
 
 
+def times_lower() -> list[float]:
+    """How many times lower than AO-ADMM's the errors at iteration 5 are, by median."""
+    ours, theirs = (synthetic(key, "rmse", "median", 5) for key in (ACCEL, "ao-admm"))
+    return [b / a for a, b in zip(ours, theirs, strict=True)]
+
+
+def first_version(t: int) -> list[float]:
+    """Median ratio to AO-ADMM of the acceleration by the paper's recipe, on fresh matrices."""
+    found = stored("readings")["networks"][f"{ACCEL}@1"]
+    return [found[size]["median"][t - 1] for size in SIZES]
+
+
 def ends(name: str) -> dict[str, float]:
     """How far the ends of all starts are below that of NNDSVD, in percent, with ρ = tr/r."""
     starts = stored("optimum")["sets"][name]["ρ = tr/r"]
@@ -99,9 +111,21 @@ QUOTES: list[tuple[str, str, Any]] = [
     ),
     (
         "walk.md",
-        "(# times its error on the small set, # on the large one), at # and # or less of it in "
-        "three of four matrices from iteration 5 to 20, and at # and # of its median at iteration",
+        "at # of its error or less on the small set and # on the large one in the median, at # and "
+        "# or less in three of four matrices from iteration 5 to 20, and at # and # of its median "
+        "error at iteration 50",
         accelerated,
+    ),
+    (
+        "walk.md",
+        "and at # and # of its error at iteration 5 on [fresh matrices]",
+        lambda: first_version(5),
+    ),
+    ("science.md", "by our recipe, # and # times lower at iteration 5", times_lower),
+    (
+        "science.md",
+        "by the paper's own # and # times",
+        lambda: [1 / ratio for ratio in first_version(5)],
     ),
     (
         "walk.md",
@@ -195,11 +219,13 @@ def test_the_initialization_stays_ahead_to_the_end():
         assert all(x < y for x, y in zip(ours, theirs, strict=True))
 
 
-def test_the_acceleration_is_above_ao_admm_at_the_first_iteration_alone():
-    assert "is above AO-ADMM at iteration 1 alone" in text_of("walk.md")
+def test_the_acceleration_is_below_ao_admm_from_the_first_iteration_on():
+    assert "is below AO-ADMM from the first iteration on" in text_of("walk.md")
     for size in SIZES:
         ratio = stored(f"synthetic-{size}")["contestants"][ACCEL]["ratio"]["median"]
-        assert [t for t, x in enumerate(ratio) if x > 1] == [1]
+        assert all(x < 1 for x in ratio[1:])
+    assert "By the paper's own recipe (version 1) it was above AO-ADMM at" in text_of("walk.md")
+    assert all(x > 1 for x in first_version(1))
 
 
 @pytest.mark.parametrize("name", ["yale", "jasper"])

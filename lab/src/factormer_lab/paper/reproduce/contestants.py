@@ -114,7 +114,7 @@ PAPER = Contestant(  # the paper takes every proposal
 )
 PAPER_ACCEL = Contestant(
     "accel-r10-paper",
-    "acceleration, the paper's layers and recipe",
+    "acceleration, the paper's layers",
     accelerator="accel-r10-paper",
     safeguard=Always(),
 )

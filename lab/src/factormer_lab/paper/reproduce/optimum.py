@@ -51,13 +51,14 @@ def optimum(
     """
     learned = [c for c in LEARNED if not only or {c.init, c.accelerator} & set(only)]
     looks = [t for t in LOOKS if t < n_iter] + [n_iter]
+    controls = not (only and stored)
     numbers: dict[str, Any] = {"iterations": looks, "sets": {}}
     for name, V in matrices.items():
         problem = Problem(Dense(V), RANK)
         numbers["sets"][name] = {
             penalty: {
                 key: {"label": label, "rmse": _errors(problem, engine, x0, looks)}
-                for key, label, engine, x0 in _starts(problem, solver, learned)
+                for key, label, engine, x0 in _starts(problem, solver, learned, controls)
             }
             for penalty, solver in PENALTIES.items()
         }
@@ -79,16 +80,17 @@ def _take_over(sets: dict[str, Any], stored: Mapping[str, Any]) -> None:
 
 
 def _starts(
-    problem: Problem, solver: Any, learned: Sequence[Contestant]
+    problem: Problem, solver: Any, learned: Sequence[Contestant], controls: bool
 ) -> Iterator[tuple[str, str, Any, Factors]]:
-    """Key, label, engine and point of each start."""
+    """Key, label, engine and point of each start, with `controls` also of NNDSVD and random."""
     x0 = NNDSVD()(problem, torch.Generator())
-    yield "nndsvd", "NNDSVD", solver, x0
+    if controls:
+        yield "nndsvd", "NNDSVD", solver, x0
     for one in learned:
         own = replace(one, solver=solver)
         start = own.start(problem, x0, own.safeguard)
         yield one.key, one.label, own.engine(own.safeguard), start
-    for seed in range(N_RANDOM):
+    for seed in range(N_RANDOM if controls else 0):
         rng = torch.Generator().manual_seed(seed)
         yield f"random-{seed}", f"random, seed {seed}", solver, Random()(problem, rng)
 

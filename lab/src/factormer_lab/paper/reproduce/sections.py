@@ -76,9 +76,9 @@ def claims_section(figures: Mapping[str, Mapping[str, Any]]) -> list[str]:
         return []
     heads = ["claim of the paper", "on", "the paper's layers", "ours (refining layers)"]
     return [
-        "The paper's claims, what its own layers make of them, and what ours do. The "
-        "initialization with its layers was trained by a recipe of ours, also on matrices of 30 to "
-        "100 rows and columns, the acceleration by the paper's own; every proposal is taken.",
+        "The paper's claims, what its own layers make of them, and what ours do. The two "
+        "networks with its layers were trained by a recipe of ours, also on matrices of 30 to 100 "
+        "rows and columns; every proposal is taken.",
         "",
         *table(heads, rows),
     ]

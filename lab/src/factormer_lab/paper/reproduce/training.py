@@ -31,9 +31,16 @@ def draw_training(numbers: dict[str, Any]) -> Any:
             for ax, size in zip(sets, ("small", "large"), strict=True):
                 for k, t in enumerate(check["iterations"]):
                     errors = [row[k] for row in check[size]]
-                    after = f"{t} iteration{'s' if t > 1 else ''} later" if t else "network alone"
-                    ax.plot(check["step"], errors, color=_COLOURS[t], linewidth=1.4, label=after)
+                    look = {"color": _COLOURS[t], "label": _point(name, t)}
+                    ax.plot(check["step"], errors, linewidth=1.4, **look)
                 ax.set(title=f"{size} validation set", xlabel="update", yscale="log")
                 ax.set_ylabel("median RMSE")
-        rows[0][1].legend()
+            sets[0].legend(fontsize="small")
     return drawing
+
+
+def _point(name: str, t: int) -> str:
+    """Name a point of a trajectory: a start counts from 0, an acceleration from iteration 1."""
+    if name.startswith("accel"):
+        return f"iteration {t + 1}"
+    return f"{t} iteration{'s' if t > 1 else ''} later" if t else "network alone"
