@@ -81,8 +81,8 @@ LIMITS = {
     "init-r10-paper": "The paper's own layers on the paper's kind of data, by our recipe: at once "
     "as good as thirty iterations of AO-ADMM there, and on Yale and Jasper Ridge as good as three. "
     "One seed was trained. It costs as much as a hundred iterations or more.",
-    "accel-r10-paper": "The paper's own layers on the paper's kind of data, by our recipe. One seed "
-    "was trained. Each of its five proposals costs as much as a hundred iterations or more.",
+    "accel-r10-paper": "The paper's own layers on the paper's kind of data, by our recipe. One "
+    "seed was trained. Each of its five proposals costs as much as a hundred iterations or more.",
     "accel-r10": "It saves many iterations on data like that of its training; in seconds "
     "the plain solver wins on a CPU.",
     "any-rank": "Trained over HALS, the engine's half-step on a CPU; it saves iterations over ADMM "
