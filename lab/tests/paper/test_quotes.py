@@ -228,6 +228,18 @@ def test_the_acceleration_is_below_ao_admm_from_the_first_iteration_on():
     assert all(x > 1 for x in first_version(1))
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_the_acceleration_is_below_ao_admm_on_fresh_matrices_and_never_above_it_if_judged(size):
+    taken, judged = (
+        stored(name)["networks"][ACCEL][size] for name in ("readings", "headline-after")
+    )
+    assert max(taken["median"]) < 1
+    assert max(taken["third_quartile"][:20]) < 1
+    assert taken["median"][4] <= 0.5
+    assert max(judged["largest"]) <= 1
+    assert judged["median"][4] <= 0.7
+
+
 @pytest.mark.parametrize("name", ["yale", "jasper"])
 def test_with_the_papers_penalty_ao_admm_passes_a_minimum(name):
     assert "on both it passes a minimum and then rises" in text_of("walk.md")
