@@ -30,7 +30,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .PHONY: characterise fuzz fuzz-again fuzz-sklearn
 .PHONY: core core-test core-asan core-asan-short core-asan-built core-tsan core-count core-fuzz
 .PHONY: core-offline core-elsewhere core-arm64 wheel wheels try-wheels
-.PHONY: docs examples readme-picture screenshots
+.PHONY: docs examples recipes readme-picture screenshots
 .PHONY: bench
 .PHONY: clients clients-env compare best
 
@@ -198,6 +198,14 @@ $(CLIENTS_ENV)/installed.stamp: constraints.txt
 
 clients: $(CLIENTS_ENV)/installed.stamp ## Run real clients as they are and patched: ARGS="cnmf --small", NAME=agree, FACTORMER_DATA=…
 	PYTHONPATH=lab/src $(CLIENTS_ENV)/bin/python -m factormer_lab.bench $(or $(NAME),clients) $(ARGS)
+
+RECIPES := librosa hyperspy bertopic turftopic
+
+recipes: $(INSTALLED) ## Run the recipes for other packages, in an environment of their own on top of .venv
+	@test -x build/recipes-env/bin/python || $(BIN)/python -m venv build/recipes-env
+	@echo "import site; site.addsitedir('$(abspath $(wildcard .venv/lib/python3*/site-packages))')" > $$(echo build/recipes-env/lib/python3*/site-packages)/venv.pth
+	@build/recipes-env/bin/python $(PIP) $(RECIPES)
+	OMP_NUM_THREADS=1 build/recipes-env/bin/python -m pytest tests/clients/test_recipes.py
 
 docs: $(INSTALLED) ## Build the site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs

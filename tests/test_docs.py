@@ -21,6 +21,7 @@ PAGES = [ROOT / "README.md", *WRITTEN]
 SCRIPTS = sorted((DOCS / "examples").glob("*.py"))
 SLOW = {"own_accelerator", "unmixing", "signatures"}
 NEEDS_SCANPY = {"cells"}
+ELSEWHERE = {"recipes"}  # run by tests/clients/test_recipes.py, where their packages are installed
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -64,7 +65,12 @@ def _as_pasted(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("_as_pasted")
 @pytest.mark.parametrize(
-    "page", [with_marks(page) for page in PAGES if examples(page) and page not in LAB_PAGES]
+    "page",
+    [
+        with_marks(page)
+        for page in PAGES
+        if examples(page) and page not in LAB_PAGES and page.stem not in ELSEWHERE
+    ],
 )
 def test_examples_run(page):
     run_examples(page)
