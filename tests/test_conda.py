@@ -19,7 +19,7 @@ def test_the_recipe_has_the_requirements_and_the_version_of_the_package():
     wanted = {f"python {project['project']['requires-python']}"}
     for requirement in project["project"]["dependencies"]:
         if ";" not in requirement:  # the solver of conda knows which Python has which builds
-            name, bound = re.match(r"([\w-]+)(.*)", requirement).groups()
+            name, bound = re.findall(r"([\w-]+)(.*)", requirement)[0]
             wanted.add(f"{NAMES.get(name, name)} {bound}")
     assert set(recipe["requirements"]["run"]) == wanted
     built = {re.sub(r"(>=)", r" \1", one) for one in project["build-system"]["requires"]}

@@ -122,6 +122,16 @@ def test_samples_in_columns_are_drawn_and_compared(counts, capsys):
     assert '"side":"columns"' in folder.report.read_text()
 
 
+def test_the_consensus_matrix_is_over_samples_also_where_starts_alone_differ(counts):
+    command = ["fit", "counts.npy", "--rank", "2", "--repeats", "3", "--resample", "none"]
+    assert main([*command, "--columns-are", "samples"]) == 0
+    folder = RunFolder(Path("runs/counts"))
+    kept = folder.consensus(2)
+    assert kept is not None
+    assert kept["matrix"].shape == (20, 20)
+    assert '"side":"columns"' in folder.report.read_text()
+
+
 def test_holdout_tells_the_error_of_hidden_entries(counts, capsys):
     assert main(["fit", "counts.npy", "--rank", "1..3", "--loss", "1", "--holdout", "0.2"]) == 0
     said = capsys.readouterr().out
