@@ -109,6 +109,14 @@ def test_a_first_column_that_rises_is_positions_and_never_a_reference(tmp_path, 
     np.testing.assert_allclose(reference.values, known.T)
 
 
+def test_a_column_in_equal_steps_is_positions_whatever_its_name(tmp_path):
+    known, V = RNG.uniform(0.1, 1, (2, 12)), Data.of(np.ones((3, 12)))
+    found = spectra(tmp_path / "known.csv", "x,clay,sand", np.arange(5.0, 17.0), known)
+    assert references(found, V).names == ("clay", "sand")
+    decay = spectra(tmp_path / "decay.csv", "dye,clay,sand", np.exp(-np.arange(12.0)), known)
+    assert references(decay, V).names == ("dye", "clay", "sand")
+
+
 def test_spectra_are_matched_by_position_and_unit(tmp_path):
     places = np.linspace(0.4, 0.9, 51)
     found = spectra(tmp_path / "k.csv", "wavelength_um,a,b", places, [places, 1 + places**2])

@@ -24,6 +24,7 @@ _CLOSE = 0.8  # the least cosine at which a component counts as its reference
 _GAIN = 0.01  # of cosine, that one more reference must bring to be part of a sum
 _PARTS = 5  # references in a sum, at most
 _RISING = 8  # rows, at least, of a first column of numbers that rises by chance in no table
+_EQUAL = 1e-3  # relative difference of steps that are equal but for rounding
 _UNITS = {"µm": 1000.0, "nm": 1.0, "kHz": 1000.0, "Hz": 1.0, "keV": 1000.0, "eV": 1.0}
 _KINDS = ({"µm", "nm"}, {"kHz", "Hz"}, {"keV", "eV"})  # of units that can be compared
 
@@ -113,20 +114,23 @@ def references(found: Data, data: Data) -> References:
 
 
 def _positioned(found: Data) -> Data:
-    """The table with its first column as positions, if its numbers rise or fall throughout.
+    """The table with its first column as positions, where the reader took it for a reference.
 
-    A table without a header does not say what its first column is, and no reference would rise from
-    end to end in so many rows.
+    That is so if it rises or falls in equal steps, whatever its name, or throughout in a table
+    without a header, which says no name. A reference would hardly do either in so many rows.
     """
     V = found.V.toarray() if is_sparse(found.V) else np.asarray(found.V)
     features, names = found.rows, found.columns
-    if features.labels is not None or names.labels is not None or V.shape[1] < 2:
+    if features.labels is not None or len(V) < _RISING or V.shape[1] < 2:
         return found
     steps = np.diff(V[:, 0])
-    if len(V) < _RISING or not ((steps > 0).all() or (steps < 0).all()):
+    goes = bool((steps > 0).all() or (steps < 0).all())
+    if not goes or (names.labels is not None and np.ptp(steps) > _EQUAL * abs(steps[0])):
         return found
+    labels = None if names.labels is None else names.labels[1:]
     rows = replace(features, positions=tuple(V[:, 0].tolist()))
-    return replace(found, V=V[:, 1:], rows=rows, columns=replace(names, size=names.size - 1))
+    columns = replace(names, size=names.size - 1, labels=labels, positions=None)
+    return replace(found, V=V[:, 1:], rows=rows, columns=columns)
 
 
 class _Fit(NamedTuple):
