@@ -95,8 +95,8 @@ def test_the_recommended_rank_is_opened_and_explained(tmp_path):
     for shown, kept in zip(contents["results"], stored, strict=True):
         assert shown["divergence"] == pytest.approx(kept.divergence)
         matrix = shown["consensus"]
-        assert matrix["shape"] == [40, 40]
-        assert sorted(matrix["rows"]) == list(range(40))
+        assert matrix["shape"] == [20, 20]  # over samples, which are the columns
+        assert sorted(matrix["rows"]) == list(range(20))
         assert matrix["high"] == 1.0
         assert matrix["runs"] == 4
 
