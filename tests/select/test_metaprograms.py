@@ -111,6 +111,13 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(V, groups, options, words)
         metaprograms(V, groups, **options)
 
 
+def test_keywords_that_it_cannot_share_are_refused(samples):
+    with pytest.raises(TypeError, match="metaprograms has no keyword 'n_init'"):
+        metaprograms(samples, n_init=3)
+    with pytest.raises(TypeError, match="loss"):
+        metaprograms(samples, beta_loss="kullback-leibler")
+
+
 def test_frames_with_other_columns_are_refused(samples):
     frames = [pd.DataFrame(X) for X in samples[:2]]
     frames[1].columns = frames[1].columns[::-1]

@@ -24,6 +24,8 @@ from factormer.data.intake import is_sparse
 from factormer.data.keywords import as_rank, as_seed, check_limits
 from factormer.data.observations import observe
 from factormer.functions import factorize_many
+from factormer.many.jobs import COMMON
+from factormer.run.hints import check_shared, hinted
 from factormer.run.request import Request, check_count
 from factormer.run.result import Status
 from factormer.run.settle import coefficients
@@ -159,6 +161,7 @@ class MetaPrograms:
         )
 
 
+@hinted
 def metaprograms(
     V: Any,
     groups: Any = None,
@@ -205,6 +208,7 @@ def metaprograms(
         `H`, `cosines` (which samples have each), `score`, `clear`, `reason`; `genes()`,
         `table()`, `usage(V)`, `plot()`.
     """
+    check_shared("metaprograms", options, COMMON)
     check_count("n_runs", n_runs, 2)
     check_count("min_samples", min_samples)
     check_limits(1, 0.0, time_limit)
@@ -256,46 +260,57 @@ def _many(count: int, noun: str) -> str:
 
 def _samples(V: Any, groups: Any) -> tuple[list[str], list[Any], list[str]]:
     """The names of the samples, their matrices, and the names of the features."""
-    labels = Labelled.of(V if groups is not None else V[0] if len(V) else V)
-    if groups is None:
-        if not isinstance(V, list | tuple) or len(V) < 2:
-            raise ValueError(
-                "V is not a list of two samples or more; pass a list of matrices with the same "
-                "columns, or one matrix and the sample of each row, groups="
-            )
+    if groups is not None:
+        names, samples = _split(_plain(V), np.asarray(groups).astype(str))
+        given = [V]
+    elif isinstance(V, list | tuple) and len(V) > 1:
         names, samples = [f"sample {k + 1}" for k in range(len(V))], [_plain(X) for X in V]
+        given = list(V)
     else:
-        whole, groups = _plain(V), np.asarray(groups).astype(str)
-        if groups.shape != whole.shape[:1]:
-            raise ValueError(
-                f"groups has shape {groups.shape}; it must name the sample of each of the "
-                f"{whole.shape[0]} rows of V"
-            )
-        names = list(dict.fromkeys(groups.tolist()))
-        samples = [whole[np.flatnonzero(groups == name)] for name in names]
-        if len(names) < 2:
-            raise ValueError(f"groups names one sample, {names[0]!r}; it must name two or more")
-    n = samples[0].shape[1]
+        raise ValueError(
+            "V is not a list of two samples or more; pass a list of matrices with the same "
+            "columns, or one matrix and the sample of each row, groups="
+        )
     for name, X in zip(names, samples, strict=True):
-        if X.shape[1] != n:
+        if X.shape[1:] != samples[0].shape[1:]:
             raise ValueError(
-                f"{name} has {X.shape[1]} columns, and {names[0]} has {n}; all samples must have "
-                "the same ones, in the same order"
+                f"{name} has {X.shape[-1]} columns, and {names[0]} has {samples[0].shape[-1]}; all "
+                "samples must have the same ones, in the same order"
             )
         if X.shape[0] < _FEWEST:
             raise ValueError(
                 f"sample {name!r} has {_many(X.shape[0], 'row')}; programs are found in random "
                 f"halves of {_FEWEST} rows or more: leave it out"
             )
-    if groups is None and labels is not None:
-        for name, X in zip(names, V, strict=True):
-            if list(map(str, getattr(X, "columns", ()))) != list(map(str, labels.columns)):
-                raise ValueError(
-                    f"{name} has other columns than {names[0]}; give all samples the same ones, in "
-                    "the same order: frame[genes]"
-                )
-    features = [f"feature {j + 1}" for j in range(n)]
-    return names, samples, features if labels is None else [str(x) for x in labels.columns]
+    features = [_features(X, samples[0].shape[1]) for X in given]
+    if any(own != features[0] for own in features):
+        other = names[[own != features[0] for own in features].index(True)]
+        raise ValueError(
+            f"{other} has other columns than {names[0]}; give all samples the same ones, in the "
+            "same order: frame[genes]"
+        )
+    return names, samples, features[0]
+
+
+def _split(V: Any, groups: np.ndarray) -> tuple[list[str], list[Any]]:
+    """The samples of a matrix, in the order in which they come."""
+    if groups.shape != V.shape[:1]:
+        raise ValueError(
+            f"groups has shape {groups.shape}; it must name the sample of each of the "
+            f"{V.shape[0]} rows of V"
+        )
+    names = list(dict.fromkeys(groups.tolist()))
+    if len(names) < 2:
+        raise ValueError(f"groups names one sample, {names[0]!r}; it must name two or more")
+    return names, [V[np.flatnonzero(groups == name)] for name in names]
+
+
+def _features(X: Any, n: int) -> list[str]:
+    """The names of the columns of a DataFrame; their numbers where there are no names."""
+    labels = Labelled.of(X)
+    if labels is None:
+        return [f"feature {j + 1}" for j in range(n)]
+    return [str(name) for name in labels.columns]
 
 
 def _plain(X: Any) -> Any:
