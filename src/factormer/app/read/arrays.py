@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import math
+import struct
 import warnings
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.io
@@ -29,6 +30,9 @@ from factormer.data.memory import memory
 
 LAYOUTS = ("images", "cube")
 _USUAL = ("V", "X", "data", "Y", "fea")
+_ORDERS = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}  # of bytes, in files of MATLAB 5 and later
+_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 14, 15, 16, 17, 18}  # of data in them
+_MATRIX, _COMPRESSED = 14, 15
 
 
 def read_npy(path: Path, *, layout: str | None = None) -> Data:
@@ -60,6 +64,9 @@ def read_npz(path: Path, *, key: str | None = None, layout: str | None = None) -
 def read_mat(path: Path, *, key: str | None = None, layout: str | None = None) -> Data:
     """A matrix of MATLAB's, dense or sparse; version 7.3 files are HDF5."""
     with reading(path, "a MATLAB file"):
+        with path.open("rb") as file:
+            if (order := _ORDERS.get(file.read(128)[124:])) is not None:
+                _check_types(file, 128, path.stat().st_size, order, path)
         try:
             arrays = scipy.io.loadmat(path)
         except NotImplementedError:  # how scipy reports version 7.3
@@ -67,6 +74,20 @@ def read_mat(path: Path, *, key: str | None = None, layout: str | None = None) -
         arrays = {name: value for name, value in arrays.items() if not name.startswith("__")}
         name = _chosen(arrays, path, key)
         return _laid_out(arrays[name], path, layout, f"MATLAB array {name}")
+
+
+def _check_types(file: BinaryIO, at: int, end: int, order: str, path: Path) -> None:
+    """Refuse a MATLAB file with data of no known type: scipy's reader may crash on one."""
+    while at + 8 <= end:
+        file.seek(at)
+        kind, size = struct.unpack(order + "II", file.read(8))
+        is_short, kind = kind > 0xFFFF, kind & 0xFFFF  # a short one is in its own tag
+        if kind not in _TYPES:
+            raise DataError(f"{path} is damaged: it has data of type {kind}; write it again")
+        if kind == _MATRIX:
+            _check_types(file, at + 8, min(at + 8 + size, end), order, path)
+        padded = size if kind == _COMPRESSED else -(-size // 8) * 8
+        at += 8 if is_short else 8 + padded
 
 
 def read_mtx(path: Path) -> Data:
