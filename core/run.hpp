@@ -49,7 +49,9 @@ struct Course {  // of one lane, through all of its stages
     int32_t widened = 0;       // iterations made when a stage in float64 followed one in float32
     Status status = Status::max_iter;
 
-    double error(double objective) const { return __builtin_sqrt((objective < 0 ? 0 : objective) / entries) / scale; }
+    double error(double objective) const {  // infinite where squares overflow, and their differences are no numbers
+        return objective <= largest_real ? __builtin_sqrt((objective < 0 ? 0 : objective) / entries) / scale : Momentum().error;
+    }
     bool is_plain() const { return l1[0] == 0 && l1[1] == 0 && l2[0] == 0 && l2[1] == 0; }
 };
 

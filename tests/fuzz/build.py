@@ -283,7 +283,8 @@ def _say_what_counts(case: Case) -> None:
 def _start(case: Case) -> tuple[np.ndarray, np.ndarray]:
     (m, n), rng = case.A.shape, case.rng
     exponent, zeros = case.spec["start"]
-    level = float(np.nanmean(np.where(np.isfinite(case.A), case.A, 0))) if case.A.size else 1.0
+    with np.errstate(over="ignore"):
+        level = float(np.nanmean(np.where(np.isfinite(case.A), case.A, 0))) if case.A.size else 1.0
     unit = np.longdouble(np.sqrt(max(level, 1e-300))) * np.longdouble(10) ** exponent
     pair = []
     for size in (m, n):

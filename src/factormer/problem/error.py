@@ -23,8 +23,10 @@ def plain_rmse(V: Matrix, x: Factors) -> Float[Tensor, ""]:
 
 
 def rmse(problem: Problem, x: Factors) -> Float[Tensor, "*b"]:
-    """Return √(2·objective / entries) at x, the error that a trace holds."""
+    """Return √(2·objective / entries) at x, as a trace holds it; infinite beyond float64."""
     if problem.is_plain and x.W.dim() == 2:
-        return plain_rmse(problem.V, x)
-    scaled, mean = problem.normalized()
-    return problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))
+        error = plain_rmse(problem.V, x)
+    else:
+        scaled, mean = problem.normalized()
+        error = problem.unit(mean) * scaled.rmse(scaled.scaled_back(x, 1 / mean))
+    return torch.where(error.isnan(), torch.inf, error)
