@@ -126,6 +126,8 @@ def like(V: Any) -> Callable[[torch.Tensor], Any]:
 
     It knows the labels of a DataFrame.
     """
+    if type(V) is np.ndarray:
+        return to_numpy
     if isinstance(V, torch.Tensor | Dense | Sparse | Observed):
         return torch.Tensor.detach
     return Labelled.of(V) or to_numpy

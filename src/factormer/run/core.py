@@ -436,6 +436,7 @@ def _starts(
     return found if any(start is not None for start in found) else None
 
 
+@torch.no_grad()
 def _made(start: Initializer, problem: Problem, seed: int) -> Factors:
     """A start on V, made on V over its mean."""
     scaled, mean = problem.normalized()

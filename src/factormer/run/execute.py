@@ -55,7 +55,6 @@ _RULES = {"auto": Pace, "gradient": Stationary, "sklearn": Decrease}
 _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 
-@torch.no_grad()
 def execute(
     *plans: Plan,
     started: float | None = None,
@@ -100,8 +99,15 @@ def _with_proposals(
 def _one(
     plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
 ) -> Result:
-    if plan.way is Way.CORE:
-        return _by_core(plan, started, callback, watch)
+    by = _by_core if plan.way is Way.CORE else _by_reference
+    return by(plan, started, callback, watch)
+
+
+@torch.no_grad()
+def _by_reference(
+    plan: Plan, started: float, callback: Callable[[Row], object] | None, watch: Watch | None
+) -> Result:
+    """The best run of a plan, settled, by the reference."""
     asked, plan = plan, _thinned(plan)
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit

@@ -45,9 +45,12 @@ def hinted(function: F) -> F:
 
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        hint = hint_of(function.__name__, named)
-        if hint is not None:
-            raise TypeError(hint)
-        return function(*given, **named)
+        try:
+            return function(*given, **named)
+        except TypeError:
+            hint = hint_of(function.__name__, named)
+            if hint is None:
+                raise
+            raise TypeError(hint) from None
 
     return call  # pyright: ignore[reportReturnType]
