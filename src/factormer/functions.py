@@ -46,7 +46,7 @@ def factorize(
     init: str | Path = "auto",
     solver: str = "auto",
     accelerator: str | Path | None = "auto",
-    max_iter: int = 200,
+    max_iter: int = 500,
     tol: float | int = 1e-4,
     stop: str = "auto",
     time_limit: float | int | None = None,

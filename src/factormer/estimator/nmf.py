@@ -123,7 +123,7 @@ class NMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         solver: str = "auto",
         beta_loss: Any = "frobenius",
         tol: float | int = 1e-4,
-        max_iter: int = 200,
+        max_iter: int = 500,
         random_state: Any = None,
         alpha_W: Any = 0.0,
         alpha_H: Any = "same",

@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     `Decrease` ("sklearn").
     """
 
-    max_iter: int = 200
+    max_iter: int = 500
     tol: float = 1e-4
     time_limit: float | None = None
     stop: str = "auto"
@@ -116,7 +116,7 @@ class Request:
         H: Any = None,
         solver: str = "auto",
         accelerator: str | Path | None = "auto",
-        max_iter: int = 200,
+        max_iter: int = 500,
         tol: float | int = 1e-4,
         stop: str = "auto",
         time_limit: float | int | None = None,

@@ -15,7 +15,7 @@ TINY, TINY_RUNS = 400, 2  # entries up to which two runs take hardly longer: fuz
 SMALL_LOSS = 20_000  # stored entries up to which least squares fit a start first: NAME=kl
 
 # Several runs of n_init, for both engines. `make bench NAME=optimum`
-KINDS = ("rotated", "random", "merged")  # of starts, which take turns
+KINDS = ("rotated", "nndsvdar", "random", "merged")  # of starts, which take turns
 KEPT = 0.4  # share of the runs that the core makes to their ends
 GENERATION = 80  # iterations, at most, after which errors tell which runs will end best
 LOSS_GENERATION = 20  # the same in Newton steps

@@ -258,7 +258,7 @@ def test_the_same_command_goes_on_after_an_interrupt(capsys, monkeypatch):
     assert [result["status"] for result in summary["results"]] == ["MAX_ITER", "INTERRUPTED"]
     assert Path("run/report.html").is_file()
     assert main(command) == 0
-    assert [result.iterations for result in RunFolder(Path("run")).results()] == [200] * 3
+    assert [result.iterations for result in RunFolder(Path("run")).results()] == [500] * 3
 
 
 def test_an_interrupt_before_anything_is_done_ends_with_130(capsys, monkeypatch):

@@ -95,7 +95,9 @@ def fit(
     accelerator: Annotated[
         str, _opt("auto, none, any-rank, accel-r10, or a weights file.", Solver)
     ] = "auto",
-    max_iter: Annotated[int, _opt("Iterations at most.", Solver)] = 200,
+    max_iter: Annotated[
+        int | None, _opt("Iterations at most: 500, or as a run that is continued began.", Solver)
+    ] = None,
     tol: Annotated[float, _opt("Tolerance on the gradient; 0: none.", Solver)] = 1e-4,
     time_limit: Annotated[float | None, _opt("Seconds for each rank.", Solver)] = None,
     device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
@@ -159,6 +161,8 @@ def fit(
         as_device(device)
     said = {"layout": layout, "header": header, "index": index, "resize": resize}
     if (source := opened(file, key, memory_limit)) is not None:
+        folder = out or Path("runs") / file.stem
+        max_iter = _limit(max_iter, None if fresh else RunFolder(folder))
         asked = {"init": init, "solver": solver, "max_iter": max_iter, "tol": tol, "n_init": n_init}
         options = asked | {"time_limit": time_limit, "random_state": seed, "loss": _loss(loss)}
         options["accelerator"] = None if accelerator == "none" else accelerator
@@ -173,7 +177,6 @@ def fit(
         needs["wavelengths"] = wavelengths
         needs |= {"header or --no-header": header is not None}
         needs |= {"index or --no-index": index is not None}
-        folder = out or Path("runs") / file.stem
         shown = {"as_json": as_json, "progress": progress, "memory_limit": memory_limit}
         shown["fresh"] = fresh
         return fit_large(file, source, ranks, folder, options=options, refused=needs, **shown)
@@ -205,6 +208,7 @@ def fit(
     folder = RunFolder(out or Path("runs") / data.name)
     named_loss = _loss(loss) if noise is None else noise.loss
     before = None if fresh else folder
+    max_iter = _limit(max_iter, before)
     drawn = resampling(resample, repeats, data, named_loss, missing, Counts(**beside), before)
     options = FitOptions(
         loss=named_loss,
@@ -312,6 +316,16 @@ def parse_ranks(text: str) -> list[int]:
             )
         ranks += range(first, last + 1)
     return sorted(set(ranks))
+
+
+def _limit(max_iter: int | None, before: Any) -> int:
+    """Return the iterations to make at most: as asked, or as the run that is continued began."""
+    from factormer.app.runs import FitOptions
+
+    if max_iter is not None or before is None or not before.is_run:
+        return FitOptions.max_iter if max_iter is None else max_iter
+    kept = before.in_blocks() or before.description()
+    return int(kept["options"].get("max_iter", FitOptions.max_iter))
 
 
 def _loss(text: str) -> str | float:

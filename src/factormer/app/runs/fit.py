@@ -58,7 +58,7 @@ class FitOptions:
     init: str = "auto"
     solver: str = "auto"
     accelerator: str | None = "auto"
-    max_iter: int = 200
+    max_iter: int = 500
     tol: float = 1e-4
     time_limit: float | None = None
     device: str | None = None
