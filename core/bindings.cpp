@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #endif
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -268,10 +269,24 @@ nb::tuple sketch(nb::object V, int64_t p, uint64_t seed, int64_t powers, const s
     return nb::make_tuple(U, Z, made.lost);
 }
 
+// (β, sweeps, growth, starts, fits, mends, roots): see Rules.
+void take_loss(nb::object loss, Rules& rules) {
+    if (nb::len(loss) != 7) refuse("loss has to be (beta, sweeps, growth, starts, fits, mends, roots), or None");
+    auto [beta, sweeps, growth, starts, fits, mends, roots] = nb::cast<std::tuple<double, int64_t, double, int64_t, int64_t, int64_t, bool>>(loss);
+    if (!(beta >= -100 && beta <= 100)) refuse("loss: beta has to be between -100 and 100");
+    if (sweeps < 1 || sweeps > 1000) refuse("loss: sweeps has to be between 1 and 1000");
+    if (!(growth >= 1 && growth <= 2)) refuse("loss: growth has to be between 1 and 2");
+    if (fits < 0 || fits > 100000 || mends < 0 || mends > 100000) refuse("loss: fits and mends have to be between 0 and 100000");
+    if (starts < 1 || starts > 100) refuse("loss: starts has to be between 1 and 100");
+    rules.newton = true, rules.starts = int32_t(starts), rules.beta = beta, rules.sweeps = int32_t(sweeps), rules.growth = growth;
+    rules.fits = int32_t(fits), rules.mends = beta == 1 ? int32_t(mends) : 0, rules.roots = roots;
+    if (rules.pull > 0) refuse("a symmetric factorization serves no loss");
+}
+
 nb::tuple run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int64_t> ranks, std::vector<uint64_t> seeds, nb::object starts,
              nb::object fixed, nb::object earlier, int64_t max_iter, double tol, double seconds, double since, std::pair<double, double> l1,
              std::pair<double, double> l2, double pull, int64_t max_sweeps, const std::string& precision, const std::string& finish,
-             bool order, const std::string& scale, int64_t threads_asked, nb::object callback) {
+             bool order, const std::string& scale, int64_t threads_asked, nb::object callback, nb::object loss) {
     Call call;  // whose clock begins before anything is copied
     const size_t count = index.size();
     if (ranks.size() != count || seeds.size() != count) refuse("index, ranks and seeds have to be of one length");
@@ -290,6 +305,7 @@ nb::tuple run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int
     rules.finish = one_of<Finish>(finish, "finish", {{"none", Finish::none}, {"sweeps", Finish::sweeps}, {"exact", Finish::exact}});
     rules.scale = one_of<Scale>(scale, "scale", {{"none", Scale::none}, {"balanced", Scale::balanced}, {"sum", Scale::sum}});
     rules.order = order;
+    if (!loss.is_none()) take_loss(loss, rules);
 
     std::vector<Intake> intakes(nb::len(matrices));
     std::vector<Matrix> inputs(intakes.size());
@@ -297,6 +313,8 @@ nb::tuple run(nb::sequence matrices, std::vector<int64_t> index, std::vector<int
         nb::object V = matrices[k];
         take(intakes[k], V, numbered(k));
         inputs[k] = intakes[k].matrix;
+        if (inputs[k].weights[0] && !rules.newton) refuse(numbered(k) + " has weights, which need a loss");
+        if (rules.newton && inputs[k].kind == Kind::low_rank) refuse(numbered(k) + " is of low rank, which serves no loss");
     }
     for (nb::object* list : {&starts, &fixed, &earlier})
         if (!list->is_none() && nb::len(*list) != count) refuse("starts, fixed and earlier have to have one entry for each lane, or be None");
@@ -453,7 +471,7 @@ NB_MODULE(_core, module) {
     module.def("run", run, "matrices"_a, "index"_a, "ranks"_a, "seeds"_a, "starts"_a.none() = nb::none(), "fixed"_a.none() = nb::none(),
                "earlier"_a.none() = nb::none(), nb::kw_only(), "max_iter"_a = 200, "tol"_a = 1e-4, "seconds"_a = std::numeric_limits<double>::infinity(),
                "since"_a = 0.0, "l1"_a = std::pair(0.0, 0.0), "l2"_a = std::pair(0.0, 0.0), "pull"_a = 0.0, "max_sweeps"_a = 10, "precision"_a = "float64",
-               "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(),
+               "finish"_a = "sweeps", "order"_a = true, "scale"_a = "balanced", "threads"_a = 0, "callback"_a.none() = nb::none(), "loss"_a.none() = nb::none(),
                "Factorize: lane k is matrices[index[k]] at ranks[k], from starts[k]: a pair of W and H, or 'random' or 'rotated', drawn by seeds[k]. Return W and H of all, and (error, "
                "seconds) after 0, 1, … iterations, one lane after another, and for each lane the error √(2·objective/(m n)), iterations, the number of the "
                "status in STATUSES, and the rows of its history. Seconds begin with `since`.");

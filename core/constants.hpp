@@ -32,6 +32,20 @@ inline constexpr double refine_share = 1e-4;      // the same in the refinement 
 inline constexpr int32_t refine_sweeps = 60;
 inline constexpr double flat_ulps = 100;          // a curvature below (100 ε)² times the largest counts as zero
 
+// Newton steps.
+inline constexpr double smallest = 1e-150;        // a Hessian below it counts as this
+inline constexpr double flat_bend = 0x1p-104;     // of the largest curvature of a row: one below it counts as none, and a coordinate
+inline constexpr double slow_bend = 1e-12;        // that has none falls as if it had this share of the largest
+inline constexpr double level_slope = 1e-12;      // of the sum of its terms: a slope at the end of a step that is only rounding
+inline constexpr double end_share = 0.25;         // of the slope at the beginning of a step: one at its end for which no search is made
+inline constexpr double sweep_gain = 1e-4;        // of the first sweep's gain: a gain at which sweeps over the coordinates of a step end
+inline constexpr int32_t refine_steps = 100, refine_sweeps_newton = 50;  // in the refinement of W, at most, and sweeps of each
+inline constexpr double refine_gain = 1e-10;      // of the objective: a gain at which the refinement ends
+inline constexpr double fit_tol = 5e-4;           // of the fits by least squares that starts are made from
+inline constexpr double lift_share = 0.01;        // of the mean of a component: the least entry of a start under losses with poles
+inline constexpr int32_t halvings = 12;           // of a step, at most
+inline constexpr int32_t fresh_first = 3, fresh_every = 8;  // iterations with new Hessians: the first ones, and then every eighth
+
 inline constexpr double largest_real = 1.7976931348623157e308;
 
 }  // namespace factormer::FACTORMER_SET

@@ -7,6 +7,7 @@ namespace factormer::FACTORMER_SET {
 
 struct Momentum {
     double beta = beta_start, last = beta_start, bound = 1;
+    double growth = beta_growth;
     double error = largest_real * 10;  // of the point kept: infinite before the first iteration
     bool plain = true;                 // whether the next iteration begins at the point kept
     bool refused = false;              // whether the last iteration was refused
@@ -19,7 +20,7 @@ struct Momentum {
         if (rose) {
             bound = last, last = beta, beta /= beta_fall;
         } else {
-            double grown = beta_growth * beta, wider = bound_growth * bound;
+            double grown = growth * beta, wider = bound_growth * bound;
             last = beta, beta = grown < bound ? grown : bound, bound = wider < 1 ? wider : 1;
         }
         if (!refused) error = now;

@@ -121,6 +121,13 @@ inline void take_sparse(Intake& in, nb::tuple parts, const std::string& what) {
         for (int64_t p = 0; p < nnz[s]; ++p) least = at[p] < least ? at[p] : least, most = at[p] > most ? at[p] : most;
         if (least < 0 || most >= other) refuse(what + ": an index is out of range");
         to.from[s] = from, to.at[s] = at, to.values[s] = values;
+        if (parts.size() == 11) {
+            AnyArray weights = array_of(parts[size_t(9 + s)], 1, what + ": weights");
+            if (weights.dtype() != nb::dtype<double>() || (weights.shape(0) > 1 && weights.stride(0) != 1) ||
+                reinterpret_cast<uintptr_t>(weights.data()) % alignof(double) || int64_t(weights.shape(0)) < nnz[s])
+                refuse(what + ": weights has another type, gaps, or too few entries");
+            to.weights[s] = weights.data();
+        }
     }
     if (nnz[0] != nnz[1]) refuse(what + " has other entries by columns than by rows");
 }
@@ -143,6 +150,18 @@ inline void take_low_rank(Intake& in, nb::tuple parts, const std::string& what) 
     }
 }
 
+// Dense V with a weight for each of its entries.
+inline void take_weighted(Intake& in, nb::tuple parts, const std::string& what) {
+    take_dense(in, array_of(parts[1], 2, what), what);
+    Matrix& to = in.matrix;
+    AnyArray weights = array_of(parts[2], 2, what + ": weights");
+    to.is_single = weights.dtype() == nb::dtype<float>();
+    if (!to.is_single && weights.dtype() != nb::dtype<double>()) refuse(what + ": weights has to be of type float64 or float32");
+    if (int64_t(weights.shape(0)) != to.m || int64_t(weights.shape(1)) != to.n) refuse(what + ": weights has another shape than the matrix");
+    if (reinterpret_cast<uintptr_t>(weights.data()) % (to.is_single ? alignof(float) : alignof(double))) refuse(what + ": weights is not aligned in memory");
+    to.weights[0] = weights.data(), to.steps[0] = weights.stride(0), to.steps[1] = weights.stride(1);
+}
+
 // ("sparse", m, n, by rows: starts, indices, data; by columns: the same three), ("low-rank", U, Z, lost), or an array.
 inline void take(Intake& in, nb::handle V, const std::string& what) {
     in.held = nb::borrow(V);
@@ -150,10 +169,12 @@ inline void take(Intake& in, nb::handle V, const std::string& what) {
         nb::tuple parts = nb::borrow<nb::tuple>(V);
         std::string kind;
         if (parts.size() > 0 && nb::try_cast<std::string>(parts[0], kind)) {
-            if (kind == "sparse" && parts.size() == 9) return take_sparse(in, parts, what);
+            if (kind == "sparse" && (parts.size() == 9 || parts.size() == 11)) return take_sparse(in, parts, what);
+            if (kind == "weighted" && parts.size() == 3) return take_weighted(in, parts, what);
             if (kind == "low-rank" && (parts.size() == 3 || parts.size() == 4)) return take_low_rank(in, parts, what);
         }
-        refuse(what + " is a tuple; it has to be ('sparse', m, n, starts, indices, data by rows, and the same by columns) or ('low-rank', U, Z, lost)");
+        refuse(what + " is a tuple; it has to be ('sparse', m, n, starts, indices, data by rows, the same by columns, and perhaps weights by rows and "
+               "by columns), ('weighted', V, weights) or ('low-rank', U, Z, lost)");
     }
     AnyArray array = array_of(V, 2, what);
     take_dense(in, array, what);

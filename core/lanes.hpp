@@ -2,16 +2,15 @@
 // order and to scale. Light lanes are shared out over the threads, one on each; heavy ones run one after another with all threads in their
 // products. A lane does the same arithmetic either way, so its result is the same bit for bit.
 #pragma once
+#include "divergence.hpp"
 #include "order.hpp"
 #include "start.hpp"
-#include "survey.hpp"
 
 namespace factormer::FACTORMER_SET {
 
 // Write components in order and to scale, as rows of W (m, r) and H (n, r) of V itself.
-template <class Matrix>
-void write(const Squares<Matrix>& run, const Course& course, double root, const Crew& crew, Arena& arena) {
-    using Real = typename Matrix::Real;
+template <class Run>
+void write(const Run& run, const Course& course, double root, const Crew& crew, Arena& arena) {
     const Lane& lane = course.lane;
     const Index r = lane.rank;
     auto mark = arena.mark();
@@ -19,7 +18,7 @@ void write(const Squares<Matrix>& run, const Course& course, double root, const 
     double* times = arena.take<double>(2 * r);
     int32_t* order = arena.zeros<int32_t>(r);
     crew.share_all(2 * r, [&](Index k, int, Look&) {
-        const Side<Real>& d = run.side[k / r];
+        const auto& d = run.side[k / r];
         const Survey seen = survey_run(d.kept + k % r * d.ld, d.n);
         sums_of[k] = seen.total, norms[k] = seen.squares;
     });
@@ -143,13 +142,154 @@ void run_stages(const Matrix& V, const Narrow& narrow, const Prepared& of, Cours
     write(run, course, of.root, crew, arena);
 }
 
+// A fit of V or of √V by least squares, in float32 and from the start of this number: as the lane has it, then from random numbers. The
+// factors are written to `found` by rows, W first; return the squared error.
+template <class Narrow>
+double rough_fit(const Narrow& narrow, int32_t number, const Prepared& of, const Course& course, float* found, const Crew& crew, Arena& arena) {
+    const auto mark = arena.mark();
+    struct Rough {  // whose history nobody asks for
+        Lane lane;
+        Host& host;
+        ~Rough() {
+            if (lane.history) host.release(lane.history);
+        }
+    } rough{{}, crew.looks[0].host()};
+    const Index r = course.lane.rank;
+    rough.lane.rank = course.lane.rank, rough.lane.seed = course.lane.seed;
+    for (int32_t k = 0; k < number; ++k) rough.lane.seed = following(following(rough.lane.seed));
+    Rules fits = course.rules;
+    fits.max_iter = course.rules.fits, fits.tol = fit_tol;
+    Course about{fits, rough.lane, course.place, course.entries, of.fit_squares, 1, {}, {}, 0, {&rough.lane, &rough.host}, {}};
+    Squares<Narrow> fit(narrow, about, crew, arena);
+    const double scale = __builtin_sqrt(4 * of.fit_total / (double(of.m) * double(of.n)) / double(r));
+    const bool is_rotated = number == 0 && course.lane.draws == Start::rotated;
+    if (!is_rotated || !rotated(fit, narrow, about, scale / 10, crew, arena)) fit.draw(rough.lane.seed, scale);
+    fit.run(about, true, [](Course&) { return false; });
+    for (int s = 0; s < 2; ++s)
+        fit.by_rows(s, [&](Index c, Index i) { found[((s ? of.m : 0) + i) * r + c] = fit.side[s].kept[c * fit.side[s].ld + i]; });
+    arena.back(mark);
+    return about.momentum.error;
+}
+
+template <class F>
+void spread(Index count, const double* costs, const Crew& crew, F&& f);
+
+// The start of a lane by Newton steps: the best of some fits by least squares, squared if they are of √V, without zeros, since losses may have
+// poles. A square is in the right place but too small, as a sum of squares is less than the square of a sum; a few multiplicative updates
+// mend that.
+template <class Run, class Narrow>
+void begin_newton(Run& run, const Narrow& narrow, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
+    const Lane& lane = course.lane;
+    const Rules& rules = course.rules;
+    if (lane.start[0]) {
+        const bool is_new = lane.n_earlier == 0 && !lane.fixed[0] && !lane.fixed[1] && course.is_plain();
+        return run.begin_at(lane.start, of.root * (is_new ? proportion(lane, of) : 1));
+    }
+    if (of.has_narrow) {
+        const auto mark = arena.mark();
+        const Index r = lane.rank, size = (of.m + of.n) * r;
+        float* found = arena.take<float>(rules.starts * size);
+        double *errors = arena.zeros<double>(rules.starts), *costs = arena.zeros<double>(rules.starts);
+        for (int32_t k = 0; k < rules.starts; ++k) costs[k] = narrow.work() * double(r);
+        spread(rules.starts, costs, crew, [&](Index k, const Crew& with, Arena& room) {
+            errors[k] = rough_fit(narrow, int32_t(k), of, course, found + k * size, with, room);
+        });
+        int32_t best = 0;
+        for (int32_t k = 1; k < rules.starts; ++k) best = errors[k] < errors[best] ? k : best;
+        const float* from = found + best * size;
+        for (int s = 0; s < 2; ++s)
+            run.by_rows(s, [&](Index c, Index i) {
+                const double x = double(from[((s ? of.m : 0) + i) * r + c]);
+                run.side[s].kept[c * run.side[s].ld + i] = of.roots ? x * x : x;
+            });
+        arena.back(mark);
+    } else {
+        run.draw(lane.seed, size_of_draws(lane, of));
+    }
+    run.lift();
+    if (rules.mends > 0) run.mend(rules.mends), run.lift();
+}
+
+template <class Steps, class Narrow>
+void run_steps(Steps& steps, const Index* sizes, bool is_apart, const Narrow& narrow, const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
+    const Rules& rules = course.rules;
+    Lane& lane = course.lane;
+    Host& host = crew.looks[0].host();
+    Newton<Steps> run(steps, sizes, course, is_apart, crew, arena);
+    begin_newton(run, narrow, of, course, crew, arena);
+    const bool iterates = course.iterations < rules.max_iter && !course.is_settled();
+    if (iterates)
+        run.run(course, rules.sweeps, rules.growth, [&](Course& now) {
+            if (!host.shows || !crew.looks[0].is_caller()) return false;
+            write(run, now, of.root, crew, arena);
+            return host.shows(host.self, now.place, now.iterations, now.error(now.momentum.error));
+        });
+    bool is_late = crew.looks[0].ended();
+    const bool refines = rules.finish != Finish::none && course.status != Status::nonfinite;
+    if (!is_late && (!iterates || refines)) {
+        const double error = run.value();
+        if (!iterates) course.momentum.error = error;
+        is_late = crew.looks[0].ended();
+    }
+    if (!is_late && course.is_settled()) {  // these are the iterations
+        if (course.history.count == 0) course.history.push(course.error(course.momentum.error), host.seconds(host.self));
+        const bool rests = run.refine(course, rules.max_iter, rules.sweeps, refines, true);
+        course.status = rests ? Status::converged : crew.looks[0].ended() ? crew.looks[0].status() : Status::max_iter;
+    } else if (!is_late && refines) {
+        run.refine(course, refine_steps, refine_sweeps_newton, true, false);
+    }
+    lane.iterations = course.iterations, lane.status = course.status;
+    if (is_late && course.iterations == 0) lane.status = crew.looks[0].status();
+    lane.error = course.momentum.error <= largest_real ? course.error(course.momentum.error) : course.momentum.error;
+    if (course.history.count == 0) course.history.push(lane.error, host.seconds(host.self));
+    write(run, course, of.root, crew, arena);
+}
+
+template <class Loss>
+void run_loss(const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
+    const Rules& rules = course.rules;
+    const Index sizes[2] = {of.m, of.n};
+    const bool is_sparse = of.kind == Kind::sparse, weighs = is_sparse ? of.stored.weights[0] != nullptr : of.panels.weights[0] != nullptr;
+    const bool is_apart = rules.beta == 1 && !weighs;
+    const Loss loss(rules.beta, is_apart);
+    if (is_sparse) {
+        Stored V = of.stored;
+        V.is_filled = !weighs && rules.beta != 1;
+        SparseSteps<Loss> steps(V, loss, course.lane.rank, crew.width, arena);
+        run_steps(steps, sizes, is_apart, of.sparse_narrow, of, course, crew, arena);
+    } else {
+        DenseSteps<Loss> steps(of.panels, loss, course.lane.rank, crew.width, arena);
+        run_steps(steps, sizes, is_apart, of.narrow, of, course, crew, arena);
+    }
+}
+
+inline void run_newton(const Prepared& of, Course& course, const Crew& crew, Arena& arena) {
+    const double beta = course.rules.beta;
+    if (beta == 1) run_loss<Kullback>(of, course, crew, arena);
+    else if (beta == 2) run_loss<Squared>(of, course, crew, arena);
+    else if (beta == 0) run_loss<Itakura>(of, course, crew, arena);
+    else run_loss<Power>(of, course, crew, arena);
+}
+
+// The numbers of a lane by which its objective on V times `scale` is known from that on V, and back.
+inline Course course_of(Lane& lane, int32_t place, const Prepared& V, const Rules& rules, Host& host) {
+    double entries = double(V.m) * double(V.n);
+    if (!V.newton)
+        return {rules, lane, place, entries > 0 ? entries : 1, V.squares, V.scale,
+                {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
+                rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
+    entries = V.known > 0 ? V.known : 1;
+    const double unit = __builtin_pow(V.scale, rules.beta), mean = V.total / entries;  // d(c v, c y) = c^β d(v, y)
+    const double of_l1 = unit / V.root, of_l2 = unit / V.scale;
+    return {rules, lane, place, entries, entries * (mean > 0 ? __builtin_pow(mean, rules.beta) : 1), __builtin_sqrt(unit),
+            {rules.l1[0] * of_l1, rules.l1[1] * of_l1}, {rules.l2[0] * of_l2, rules.l2[1] * of_l2}, 0, {&lane, &host}, {}};
+}
+
 inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& rules, const Crew& crew, Arena& arena) {
     Host& host = crew.looks[0].host();
     auto mark = arena.mark();
-    double entries = double(V.m) * double(V.n);
-    Course course{rules, lane, place, entries > 0 ? entries : 1, V.squares, V.scale,
-                  {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
-                  rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
+    const double entries = double(V.m) * double(V.n);
+    Course course = course_of(lane, place, V, rules, host);
     try {
         const bool is_late = crew.looks[0].now();
         course.history.begin(lane.earlier, lane.n_earlier);
@@ -161,6 +301,8 @@ inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& 
             lane.error = 0, lane.iterations = 0, lane.status = Status::converged;
         } else if (is_late) {
             stay(course, V, crew);
+        } else if (V.newton) {
+            run_newton(V, course, crew, arena);
         } else if (V.kind == Kind::dense64) {
             run_stages(V.dense64, V.narrow, V, course, crew, arena);
         } else if (V.kind == Kind::dense32) {

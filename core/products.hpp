@@ -1,5 +1,5 @@
 // Thin products by register tiles: `dots` gives out[c, i] = Σ_j V[i, j] B[c, j], rows of V against components; `outer` gives
-// out[c, j] += Σ_k A[k, c] V[k, j], rows of V weighted and summed; `gram` gives the lower half of G += X Xᵀ in double.
+// out[c, j] += Σ_k A[k, c] V[k, j], rows of V weighted and summed; `gram` gives the lower half of G += A Xᵀ in double.
 // Every number is summed in an order that depends on shapes alone.
 #pragma once
 #include "share.hpp"
@@ -64,12 +64,12 @@ void dots(const Stored* V, Index ldv, Index m, Index n, const Real* B, Index ldb
 }
 
 template <class Real>
-void gram(const Real* X, Index ld, Index n, Index r, double* G, Look& look) {
+void gram(const Real* A, const Real* X, Index ld, Index n, Index r, double* G, Look& look) {
     constexpr int R = 4, C = n_sums >= 16 ? 4 : 2;
     for (Index i = 0; i < r; i += R) {
         int valid = int(r - i < R ? r - i : R);
         const Real* rows[R];
-        for (int k = 0; k < R; ++k) rows[k] = X + (i + (k < valid ? k : valid - 1)) * ld;
+        for (int k = 0; k < R; ++k) rows[k] = A + (i + (k < valid ? k : valid - 1)) * ld;
         for (Index c = 0; c < i + valid; c += C)
             with<C>(int(r - c < C ? r - c : C), [&](auto k) {
                 Real t[k * R];
@@ -80,6 +80,11 @@ void gram(const Real* X, Index ld, Index n, Index r, double* G, Look& look) {
             });
         if (look(double(R) * double(i + R) * double(n))) return;
     }
+}
+
+template <class Real>
+void gram(const Real* X, Index ld, Index n, Index r, double* G, Look& look) {
+    gram(X, X, ld, n, r, G, look);
 }
 
 template <class Real, class Stored, int C, int N, bool partial>

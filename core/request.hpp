@@ -1,6 +1,7 @@
 // What a caller asks of the core, as plain data that every instruction set reads alike: matrices V, lanes (V, rank, start, seed),
 // rules, and functions of the host for memory, time and threads. A lane's answer is W, H ≥ 0 that minimise
-//     ½‖V − W Hᵀ‖² + Σ_s (l1_s ‖X_s‖₁ + ½ l2_s ‖X_s‖²),  X_0 = W, X_1 = H.
+//     Σ_ij ω_ij d(v_ij, (W Hᵀ)_ij) + Σ_s (l1_s ‖X_s‖₁ + ½ l2_s ‖X_s‖²),  X_0 = W, X_1 = H,
+// where d is a β-divergence: ½(v − y)² unless a loss is asked for, with weights ω = 1 unless these are given.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,9 @@ struct Matrix {
     const double* values[2] = {};    // sparse: the entries
     const double* part[2] = {};      // low rank, V = U Zᵀ: Uᵀ (p, m) and Zᵀ (p, n), each by rows
     Index p = 0;
+    const void* weights[2] = {};     // dense, in [0]: of entry (i, j) at i·steps[0] + j·steps[1]; sparse: of each entry, by rows and by columns
+    int64_t steps[2] = {};
+    bool is_single = false;          // dense: whether the weights are of float32
     double lost = 0;                 // low rank: ‖V − U Zᵀ‖² of the V that it stands for, which errors include
 };
 
@@ -38,6 +42,13 @@ struct Rules {
     double l1[2] = {0, 0}, l2[2] = {0, 0};
     double pull = 0;                 // symmetric V: ½μ‖W − H‖² is added, μ = pull · mean row sum; 0 is off
     int32_t max_sweeps = 10;
+    bool newton = false;             // Newton steps, for β-divergences and weights; what follows is for them alone
+    double beta = 2;
+    int32_t sweeps = 6;              // over coordinates, in a step
+    double growth = 1.05;            // of the extrapolation
+    int32_t starts = 1;              // of which the best is taken
+    int32_t fits = 0, mends = 0;     // of a start: iterations of least squares, and multiplicative updates after them
+    bool roots = false;              // whether the least squares fit √V, and their factors are squared
     Precision precision = Precision::real64;
     Finish finish = Finish::sweeps;
     bool order = true;               // components in order of their shares

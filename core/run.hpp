@@ -52,6 +52,11 @@ struct Course {  // of one lane, through all of its stages
     double error(double objective) const {  // infinite where squares overflow, and their differences are no numbers
         return objective <= largest_real ? __builtin_sqrt((objective < 0 ? 0 : objective) / entries) / scale : Momentum().error;
     }
+    bool is_settled() const {  // whether all components of H stay
+        int32_t stay = 0;
+        for (int32_t c = 0; lane.fixed[1] && c < lane.rank; ++c) stay += lane.fixed[1][c];
+        return stay == lane.rank;
+    }
     bool is_plain() const { return l1[0] == 0 && l1[1] == 0 && l2[0] == 0 && l2[1] == 0; }
 };
 
@@ -68,6 +73,53 @@ struct Side {
     Index piece(Index k) const {
         Index end = edge(blocks_of(n, lanes<Real>), pieces, k) * lanes<Real>;
         return end < n ? end : n;
+    }
+};
+
+// Two factors by components, and what is done to all of their numbers alike.
+template <class Number>
+class Pair {
+   public:
+    using Real = Number;
+    Side<Real> side[2];
+
+   protected:
+    const Crew& crew_;
+    Index r_;
+
+    Pair(const Crew& crew, Index r) : crew_(crew), r_(r) {}
+    static void swap(Side<Real>& d) {
+        Real* kept = d.kept;
+        d.kept = d.other, d.other = kept;
+    }
+    void keep(Course& course, double objective) const {
+        const Host& host = crew_.looks[0].host();
+        course.history.push(course.error(objective), host.seconds(host.self));
+    }
+
+   public:
+    void draw(uint64_t seed, double scale) {
+        for (int s = 0; s < 2; ++s) {
+            uint64_t of = s == 0 ? seed : following(seed);
+            by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(scale * uniform(of, uint64_t(i * r_ + c))); });
+        }
+    }
+    void center(int s, double level) {
+        by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] -= Real(level); });
+    }
+    void begin_at(const double* const* start, double root) {
+        for (int s = 0; s < 2; ++s)
+            by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(root * start[s][i * r_ + c]); });
+    }
+    // f(c, i) for all numbers of a side, in parallel over ranges of rows.
+    template <class F>
+    void by_rows(int s, F&& f) const {
+        constexpr Index some = 4096;
+        Index n = side[s].n;
+        crew_.share_all(blocks_of(n, some), [&](Index k, int, Look&) {
+            for (Index c = 0; c < r_; ++c)
+                for (Index i = k * some; i < n && i < (k + 1) * some; ++i) f(c, i);
+        });
     }
 };
 
@@ -104,15 +156,15 @@ double residual(const Matrix& V, const Real* W, Index ldw, const Real* H, Index 
 }
 
 template <class Matrix>
-class Squares {
-    using Real = typename Matrix::Real;
+class Squares : public Pair<typename Matrix::Real> {
+    using Base = Pair<typename Matrix::Real>;
+    using typename Base::Real;
+    using Base::crew_, Base::r_, Base::swap, Base::keep;
     static constexpr Index chunk = 1024 / sizeof(Real), ldf = chunk + lanes<Real>;
     static constexpr double eps = sizeof(Real) == 8 ? 0x1p-52 : 0x1p-23;
     enum Sum : Index { inner, sum, start, n_sums_of };  // ⟨F, X⟩, Σ X, ⟨F, X⟩ before the sweeps
     const Matrix& V_;
-    const Crew& crew_;
     Arena& arena_;
-    Index r_;
     double* given_gram_;
     Real *scratch_, *small_;
     double* reals_ = nullptr;       // of exact rows, for each worker
@@ -125,10 +177,10 @@ class Squares {
     Real* room(int worker) { return scratch_ + 2 * worker * r_ * ldf; }
 
    public:
-    Side<Real> side[2];
+    using Base::side, Base::by_rows, Base::begin_at;
 
     Squares(const Matrix& V, const Course& course, const Crew& crew, Arena& arena)
-        : V_(V), crew_(crew), arena_(arena), r_(course.lane.rank), pull_(course.pull) {
+        : Base(crew, course.lane.rank), V_(V), arena_(arena), pull_(course.pull) {
         const Index r = r_;
         for (int s = 0; s < 2; ++s) {
             Side<Real>& d = side[s];
@@ -160,19 +212,6 @@ class Squares {
         small_ = arena.zeros<Real>(V.room(r));
     }
 
-    void draw(uint64_t seed, double scale) {
-        for (int s = 0; s < 2; ++s) {
-            uint64_t of = s == 0 ? seed : following(seed);
-            by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(scale * uniform(of, uint64_t(i * r_ + c))); });
-        }
-    }
-    void center(int s, double level) {
-        by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] -= Real(level); });
-    }
-    void begin_at(const double* const* start, double root) {
-        for (int s = 0; s < 2; ++s)
-            by_rows(s, [&](Index c, Index i) { side[s].kept[c * side[s].ld + i] = Real(root * start[s][i * r_ + c]); });
-    }
     template <class Other>
     void begin_at(const Other& other, Course& course) {  // go on from where a run in another precision stands
         for (int s = 0; s < 2; ++s)
@@ -181,17 +220,6 @@ class Squares {
         course.momentum.error = infinite, course.momentum.plain = true, course.ahead = 0;
         course.widened = course.iterations, pull_ = course.pull;
     }
-    // f(c, i) for all numbers of a side, in parallel over ranges of rows.
-    template <class F>
-    void by_rows(int s, F&& f) const {
-        constexpr Index some = 4096;
-        Index n = side[s].n;
-        crew_.share_all(blocks_of(n, some), [&](Index k, int, Look&) {
-            for (Index c = 0; c < r_; ++c)
-                for (Index i = k * some; i < n && i < (k + 1) * some; ++i) f(c, i);
-        });
-    }
-
     // Iterations until the run has converged or has to end, or if `last_stage` is false until float32 no longer serves.
     // `show` is called between iterations and says whether somebody wants to end.
     template <class Show>
@@ -357,10 +385,6 @@ class Squares {
     }
 
    private:
-    static void swap(Side<Real>& d) {
-        Real* kept = d.kept;
-        d.kept = d.other, d.other = kept;
-    }
     double product_of(const double* A, const double* B) const {  // ⟨A, B⟩ from lower halves
         double total = 0;
         for (Index c = 0; c < r_; ++c)
@@ -400,10 +424,6 @@ class Squares {
         double total = course.sq_norm - 2 * sums_[inner] + product_of(side[0].gram, side[1].gram);
         for (const Side<Real>& d : side) total += 2 * d.l1 * d.sum + d.l2 * trace(d.gram);
         return total;
-    }
-    void keep(Course& course, double objective) const {
-        const Host& host = crew_.looks[0].host();
-        course.history.push(course.error(objective), host.seconds(host.self));
     }
 
     // The error of the start. What earlier stages measured on coarser data moves so that it ends there.

@@ -173,4 +173,45 @@ template <class Real>
     return out;
 }
 
+// Elementary functions of normal numbers in double, to an ulp or two. A division would take as long as twenty multiplications.
+using Wide = Vec<double>;
+typedef int64_t WideBits __attribute__((vector_size(vector_bytes)));
+
+[[gnu::always_inline]] inline Wide all(double x) { return x - Wide{}; }
+
+[[gnu::always_inline]] inline Wide reciprocal(Wide y) {
+#if defined(__AVX512F__)
+    Wide z = _mm512_rcp14_pd(y);
+    z += z * (1 - y * z);
+    return z + z * (1 - y * z);
+#else
+    return 1 / y;
+#endif
+}
+
+// log x = e log 2 + log f for x = 2ᵉ f with √½ ≤ f < √2, and log f = 2 artanh((f − 1)/(f + 1)) by its series.
+[[gnu::always_inline]] inline Wide logarithm(Wide x) {
+    constexpr int64_t root = 0x3FE6A09E667F3BCD;  // the bits of √½
+    constexpr int terms = 10;
+    const WideBits bits = (WideBits)x, e = (bits - root) >> 52;
+    const Wide f = (Wide)(bits - (e << 52)), s = (f - 1) * reciprocal(f + 1), z = s * s, zz = z * z;
+    Wide even{}, odd{};  // two chains in place of one
+    unroll<terms / 2>([&](auto k) {
+        even = even * zz + 2.0 / (2 * (terms - 2 * k) - 1);
+        odd = odd * zz + 2.0 / (2 * (terms - 2 * k) + 1);
+    });
+    return __builtin_convertvector(e, Wide) * 0.6931471805599453094 + (s * z * (even + z * odd) + 2 * s);
+}
+
+// eˣ = 2ⁿ e^f for |x| ≤ 700, and the values at these bounds beyond them.
+[[gnu::always_inline]] inline Wide exponential(Wide x) {
+    constexpr double shift = 0x1.8p52, of_two = 1.4426950408889634074, high = 0x1.62e42fefa38p-1, low = 0x1.ef35793c7673p-45;
+    x = larger(smaller(x, all(700)), all(-700));
+    const Wide shifted = x * of_two + shift, n = shifted - shift, f = (x - n * high) - n * low;
+    Wide sum = all(1.0 / 6227020800.0);
+    constexpr double inverse[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
+    unroll<13>([&](auto k) { sum = sum * f + inverse[k]; });
+    return (Wide)((WideBits)sum + (((WideBits)shifted - (WideBits)all(shift)) << 52));
+}
+
 }  // namespace factormer::FACTORMER_SET

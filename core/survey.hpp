@@ -4,6 +4,7 @@
 #include "matrix/dense.hpp"
 #include "matrix/low_rank.hpp"
 #include "matrix/sparse.hpp"
+#include "updates/newton.hpp"
 
 namespace factormer::FACTORMER_SET {
 
@@ -82,6 +83,11 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
     double* values[2] = {};
     float* values_narrow[2] = {};
     double* grams = nullptr;
+    Panels panels;               // for Newton steps: V dense or sparse, and what starts are fitted to
+    Stored stored;
+    double known = 0;            // entries that count
+    double fit_total = 0, fit_squares = 0;
+    bool newton = false, roots = false;
 
     // Look at V; nothing is allocated.
     void look_at(const Matrix& in, const Rules& rules, const Crew& crew) {
@@ -122,12 +128,15 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
             exponent = exponent > 1000 ? 1000 : exponent < -1000 ? -1000 : exponent;
             root = __builtin_ldexp(1, -exponent / 2), scale = root * root;
         }
+        if (rules.newton && flaw == Flaw::none) look_at_known(in, rules, crew);
         copies = scale != 1;
     }
 
     // Take memory for copies.
     void make_room(const Matrix& in, Arena& arena) {
-        if (kind == Kind::low_rank) {
+        if (newton) {
+            make_room_for_newton(in, arena);
+        } else if (kind == Kind::low_rank) {
             grams = arena.zeros<double>(2 * in.p * in.p);
             for (int s = 0; s < 2; ++s) {
                 Index size = s ? n : m, ld = padded<double>(size), ldn = padded<float>(size);
@@ -152,7 +161,9 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
 
     // Fill what there is room for, and add up what was copied.
     void fill(const Matrix& in, const Crew& crew) {
-        if (kind == Kind::low_rank) {
+        if (newton) {
+            fill_for_newton(in, crew);
+        } else if (kind == Kind::low_rank) {
             for (int s = 0; s < 2; ++s) {
                 Index size = s ? n : m;
                 auto [data, p, cols, ld] = low_rank.part[s];
@@ -199,6 +210,98 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
     }
 
     void count(const Survey& seen) { total = seen.total, squares = seen.squares; }
+
+    static double weight_of(const Matrix& in, Index i, Index j) {
+        const Index at = i * in.steps[0] + j * in.steps[1];
+        return in.is_single ? double(static_cast<const float*>(in.weights[0])[at]) : static_cast<const double*>(in.weights[0])[at];
+    }
+    double entry_of(Index i, Index j) const {
+        if (dense64.transposed) { const Index k = i; i = j, j = k; }
+        return kind == Kind::dense64 ? dense64.data[i * dense64.ld + j] : double(dense32.data[i * dense32.ld + j]);
+    }
+
+    // Count the entries that have weights, and choose a power of four that brings their mean near 1.
+    void look_at_known(const Matrix& in, const Rules& rules, const Crew& crew) {
+        newton = true, roots = rules.roots, has_narrow = rules.fits > 0 && !in.weights[0];
+        root = scale = 1;
+        const Index nnz = kind == Kind::sparse ? in.from[0][m] : 0, rows = kind == Kind::sparse ? 1 : m;
+        known = double(m) * double(n);
+        if (in.weights[0]) {
+            known = total = 0;
+            double broken = 0, least = 0;
+            auto add = [&](double v, double w) {
+                known += w > 0, total += w > 0 ? v : 0;
+                broken += w * 0, least = w < least ? w : least;
+            };
+            if (kind == Kind::sparse)
+                for (int s = 0; s < 2; ++s) {
+                    known = total = 0;
+                    for (Index k = 0; k < nnz; ++k) add(in.values[s][k], static_cast<const double*>(in.weights[s])[k]);
+                }
+            else
+                for (Index i = 0; i < rows && !crew.looks[0](double(n)); ++i)
+                    for (Index j = 0; j < n; ++j) add(entry_of(i, j), weight_of(in, i, j));
+            if (!(broken == 0)) flaw = Flaw::not_finite;
+            else if (least < 0) flaw = Flaw::negative;
+        }
+        const double mean = known > 0 ? total / known : 0;
+        if (mean > 0 && mean <= largest_real) {
+            int exponent;
+            __builtin_frexp(mean, &exponent);
+            exponent = exponent > 1000 ? 1000 : exponent < -1000 ? -1000 : exponent;
+            root = __builtin_ldexp(1, -(exponent / 2)), scale = root * root;
+        }
+    }
+
+    void make_room_for_newton(const Matrix& in, Arena& arena) {
+        if (kind == Kind::sparse) {
+            const Index nnz = in.from[0][m];
+            for (int s = 0; s < 2; ++s) {
+                stored.n[s] = sparse_narrow.sizes[s] = s ? n : m, stored.from[s] = in.from[s], stored.at[s] = in.at[s];
+                if (copies) values[s] = arena.take<double>(nnz);
+                stored.values[s] = copies ? values[s] : in.values[s];
+                stored.weights[s] = static_cast<const double*>(in.weights[s]);
+                if (has_narrow) values_narrow[s] = arena.take<float>(nnz);
+                sparse_narrow.half[s] = {in.from[s], in.at[s], values_narrow[s]};
+            }
+            return;
+        }
+        panels.n[0] = m, panels.n[1] = n;
+        for (int s = 0; s < 2; ++s) {
+            panels.values[s] = arena.take<double>(panels.numbers(s));
+            if (in.weights[0]) panels.weights[s] = arena.take<double>(panels.numbers(s));
+        }
+        const Index ldn = padded<float>(dense64.cols);
+        if (has_narrow) narrow.data = arena.take<float>(dense64.rows * ldn), narrow.ld = ldn;
+    }
+
+    void fill_for_newton(const Matrix& in, const Crew& crew) {
+        const bool is_sparse = kind == Kind::sparse;
+        if (is_sparse) {
+            const Index nnz = in.from[0][m];
+            for (int s = 0; s < 2; ++s) {
+                if (copies) copy_rows(in.values[s], 0, values[s], 0, 1, nnz, scale, crew);
+                if (has_narrow) copy_rows(in.values[s], 0, values_narrow[s], 0, 1, nnz, scale, crew);
+                for (Index k = 0; has_narrow && roots && k < nnz; ++k) values_narrow[s][k] = __builtin_sqrtf(values_narrow[s][k]);
+            }
+            if (has_narrow) count_fit(survey_rows(values_narrow[0], 1, nnz, nnz, crew));
+        } else {
+            panels.set(panels.values, [&](Index i, Index j) { return in.weights[0] && !(weight_of(in, i, j) > 0) ? 1 : scale * entry_of(i, j); }, crew);
+            if (in.weights[0]) panels.set(panels.weights, [&](Index i, Index j) { return weight_of(in, i, j); }, crew);
+            if (has_narrow) {
+                float* to = const_cast<float*>(narrow.data);
+                if (kind == Kind::dense64)
+                    copy_rows(dense64.data, dense64.ld, to, narrow.ld, dense64.rows, dense64.cols, scale, crew);
+                else
+                    copy_rows(dense32.data, dense32.ld, to, narrow.ld, dense64.rows, dense64.cols, scale, crew);
+                for (Index i = 0; roots && i < dense64.rows; ++i)
+                    for (Index j = 0; j < dense64.cols; ++j) to[i * narrow.ld + j] = __builtin_sqrtf(to[i * narrow.ld + j]);
+                count_fit(survey_rows(narrow.data, dense64.rows, dense64.cols, narrow.ld, crew));
+            }
+        }
+        total *= scale, squares *= scale * scale;
+    }
+    void count_fit(const Survey& seen) { fit_total = seen.total, fit_squares = seen.squares; }
 };
 
 }  // namespace factormer::FACTORMER_SET

@@ -19,22 +19,14 @@ KERNELS = [
         ("loops", "parts"),
         ("loops", "sweeps", SINGLE),
         ("whole", "addresses"),
-        ("several", "ready"),
-        ("shared", "ready"),
         ("rows", "solve_rows"),
         ("rows", "solve_sums"),
+    ],
+    [
         ("network", "mix"),
         *[("network", name, dtype) for name in ("gather", "combine") for dtype in (SINGLE, DOUBLE)],
         *[("proximal", "entries", dtype) for dtype in (SINGLE, DOUBLE)],
         *[("shares", "steps", dtype) for dtype in (SINGLE, DOUBLE)],
-        ("sparse", "ready"),
-    ],
-    [
-        ("kullback_loop", "iterations"),
-        ("kullback_start", "start"),
-        ("kullback_start", "slope"),
-        *[("kullback", "rows", dtype) for dtype in (DOUBLE, SINGLE)],
-        *[("divergence", "newton", dtype) for dtype in (DOUBLE, SINGLE)],
     ],
 ]
 

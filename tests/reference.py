@@ -58,7 +58,7 @@ def nndsvd(V: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 def newton_row(
     v: np.ndarray, weight: np.ndarray, B: np.ndarray, x: np.ndarray, *,
-    beta: float, l1: float, l2: float, near: float, n_sweeps: int,
+    beta: float, l1: float, l2: float, near: float, n_sweeps: int, least: float = 0.0,
 ) -> np.ndarray:  # fmt: skip
     """One step on Σ ω d(v, Bx) + λ₁Σx + λ₂‖x‖²/2 over x ≥ 0, as the formulas have it."""
     tiny, flat = 1e4 * np.finfo(float).tiny, np.finfo(float).eps ** 2
@@ -69,14 +69,19 @@ def newton_row(
     curve = curve + ((2 - beta) * v * z ** (beta - 3) if beta < 2 else 0)
     g = B.T @ (weight * z ** (beta - 2) * (z - v)) + l1 + l2 * x
     G = B.T @ np.diag(weight * curve) @ B + l2 * np.eye(len(x))
-    step, free = np.zeros_like(x), np.flatnonzero((x > 0) | (g < 0))
+    step, free, first = np.zeros_like(x), np.flatnonzero((x > 0) | (g < 0)), None
     for _ in range(n_sweeps):
+        gain = 0.0
         for c in free:  # the others are zero, and should be
             slope, largest = g[c] + G[c] @ step, G.diagonal()[free].max()
             curved = G[c, c] > flat * largest  # else it is all but linear: nowhere but down
             with np.errstate(divide="ignore", over="ignore"):
                 move = -slope / (G[c, c] if curved else 1e-12 * largest) if slope else 0.0
-            step[c] = max(step[c] + (move if curved else min(move, 0.0)), -x[c])
+            before, step[c] = step[c], max(step[c] + (move if curved else min(move, 0.0)), -x[c])
+            gain += G[c, c] * (step[c] - before) ** 2
+        first = gain if first is None else first
+        if gain <= least * first:  # sweeps end where they gain little
+            break
 
     def slope_at(t: float) -> float:
         fit = y + t * (B @ step) if beta == 2 else np.maximum(y + t * (B @ step), tiny)

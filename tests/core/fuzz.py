@@ -65,6 +65,28 @@ def sparse(rng: np.random.Generator, V: np.ndarray) -> Any:
     return tuple(parts)
 
 
+def weighted(rng: np.random.Generator, V: Any) -> Any:
+    """A matrix with weights, which are broken now and then, or as it is."""
+    if isinstance(V, np.ndarray) and V.ndim == 2 and rng.random() < 0.7:
+        omega = rng.random(V.shape) * (rng.random(V.shape) < rng.random())
+        if omega.size and rng.random() < 0.1:
+            omega[rng.integers(len(omega)), rng.integers(V.shape[1])] = rng.choice(ODD)
+        odd = [omega, omega.T, omega.astype(np.float32), np.asfortranarray(omega), omega[:, ::-1]]
+        return ("weighted", V, odd[rng.choice(5, p=[0.6, 0.1, 0.1, 0.1, 0.1])])
+    if isinstance(V, tuple) and V[0] == "sparse" and rng.random() < 0.5:
+        sizes = [len(part) if isinstance(part, np.ndarray) else 3 for part in (V[5], V[8])]
+        return (*V, *(rng.random(max(size - (rng.random() < 0.05), 0)) for size in sizes))
+    return V
+
+
+def loss_of(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A β-divergence with the rules of its steps, odd now and then."""
+    beta = rng.choice([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, -1.0, np.nan, 1e3], p=[0.12] * 8 + [0.04])
+    numbers = (int(rng.integers(0, 9)), float(rng.choice([1.0, 1.1, 0.5], p=[0.5, 0.48, 0.02])))
+    counts = (int(rng.integers(1, 4)), *(int(k) for k in rng.integers(0, 5, 2)))
+    return (float(beta), *numbers, *counts, bool(rng.integers(2)))
+
+
 def sketched(rng: np.random.Generator) -> None:
     """One sketch, the same on any number of threads, or a sentence."""
     V, p, seed = matrix(rng), int(rng.integers(-1, 12)), int(rng.integers(2**63))
@@ -163,6 +185,9 @@ def lanes(rng: np.random.Generator) -> None:
         rules["starts"] = ["rotated"] * count
     if rng.random() < 0.02:
         rules["pull"] = 0.2
+    if rng.random() < 0.4:
+        rules["loss"] = loss_of(rng)
+        matrices = [weighted(rng, V) for V in matrices]
     if rng.random() < 0.1:
         rules["callback"] = lambda *row: False
     core.use_isa(str(rng.choice(core.isas())))

@@ -8,6 +8,7 @@ import scipy.sparse
 
 from factormer import NMF, Status, factorize
 from factormer.kernels.core import core
+from factormer.penalties import Simplex
 
 RNG = np.random.default_rng(0)
 V = RNG.gamma(0.5, 1, (60, 4)) @ RNG.gamma(0.5, 1, (4, 50)) + 0.05 * RNG.random((60, 50))
@@ -20,6 +21,13 @@ REQUESTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "no order": (V, {"order": None, "scale": None}),
     "sum": (V, {"scale": "sum"}),
     "NNDSVD": (V, {"init": "nndsvd"}),
+    "Kullback–Leibler": (V, {"loss": "kl", "solver": "newton"}),
+    "Kullback–Leibler, sparse": (
+        scipy.sparse.csr_array(V * (V > 1)),
+        {"loss": "kl", "solver": "newton"},
+    ),
+    "Itakura–Saito": (V, {"loss": "is", "solver": "newton", "max_iter": 300}),
+    "weights": (V, {"weights": RNG.random(V.shape), "solver": "newton"}),
 }
 
 pytestmark = pytest.mark.skipif(core() is None, reason="the core is not compiled here")
@@ -44,8 +52,8 @@ def test_the_engines_agree(name):
 
 
 def test_a_request_that_the_core_does_not_serve_is_refused():
-    with pytest.raises(ValueError, match="engine 'core' does not serve this, as it minimises the"):
-        factorize(V, 4, engine="core", loss="kullback-leibler")
+    with pytest.raises(ValueError, match="engine 'core' does not serve this, as it minimises β-"):
+        factorize(V, 4, engine="core", regularize_W=Simplex())
 
 
 def test_the_estimator_has_the_engines():

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factormer.accelerate.her import HER
-from factormer.accelerate.newton import ExtrapolatedNewton
 from factormer.data import Dense
 from factormer.data.factors import Factors
-from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
 from factormer.run.multistart import Generations, Halving
 from factormer.solvers.ao_admm import AOADMM
@@ -55,14 +53,6 @@ def test_strides_of_several_starts_do_not_show(case, seed):
     assert_free_of_strides(halving, case.problem, case.x0, 5)
     generations = Generations(HER(), tuple(others), n_children=2, span=2, every=3)
     assert_free_of_strides(generations, case.problem, case.x0, 7)
-
-
-@law
-@given(case=problems(min_size=3, zeros=False))
-@torch.no_grad()
-def test_strides_under_another_loss_do_not_show(case):
-    problem = Problem(case.problem.V, case.problem.rank, Beta(1.0))
-    assert_free_of_strides(ExtrapolatedNewton(), problem, case.x0, 5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

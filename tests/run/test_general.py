@@ -363,8 +363,7 @@ def test_stack_with_weights_is_its_members(random):
     np.testing.assert_allclose(result.rmse, alone, rtol=1e-9)
 
 
-def test_known_columns_are_those_of_float64_in_what_is_reported(random, monkeypatch):
-    monkeypatch.setattr("factormer.run.thresholds.SINGLE_LOSS", 0.0)  # begin in float32
+def test_known_columns_are_those_of_float64_in_what_is_reported(random):
     V, known = low_rank(random), random.random((20, 1))
     fixed = Fixed(known, np.array([True, False, False]))
     result = factorize(V, 3, loss=KL, regularize_H=[fixed, L2(100.0)], max_iter=3)

@@ -1,7 +1,5 @@
 """Newton steps: against a general optimiser and a literal twin; descent; however V is stored."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -14,16 +12,32 @@ from factormer.accelerate.extrapolate import Extrapolation
 from factormer.data import Dense, Observed, Sparse, stored
 from factormer.data.factors import Factors
 from factormer.data.intake import as_matrix
+from factormer.kernels.core import core
 from factormer.penalties import L1, L2, Fixed, Penalties, Simplex
 from factormer.problem.losses import Beta
 from factormer.problem.problem import Problem
-from factormer.solvers import newton
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.solvers.newton import Newton, thinned
+from factormer.solvers.newton import Newton, coded, thinned
 from tests.reference import newton_row
 
 BETAS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 each_beta = pytest.mark.parametrize("beta", BETAS)
+both = pytest.mark.parametrize(
+    "by",
+    [
+        "reference",
+        pytest.param("core", marks=pytest.mark.skipif(core() is None, reason="there is no core")),
+    ],
+)
+
+
+def half_step(by: str, problem: Problem, W: Tensor, H: Tensor, n_steps: int = 1) -> Tensor:
+    """Return the new H, by the literal steps or by those of the core, four sweeps each."""
+    if by == "reference":
+        return Newton(n_steps=n_steps).half_step(problem, W, H)
+    found = coded(problem.T, Factors(H, W), n_steps, n_sweeps=4)
+    assert found is not None
+    return found.W
 
 
 def draw(rng: torch.Generator, *shape: int) -> Tensor:
@@ -39,7 +53,14 @@ def weights_for(rng: torch.Generator, m: int, n: int) -> Tensor:
     return draw(rng, m, n) * (draw(rng, m, n) > 0.5)
 
 
-def run(problem: Problem, x: Factors, solver=None, n_steps: int = 1) -> Factors:
+def run(problem: Problem, x: Factors, solver=None, n_steps: int = 1, by: str = "") -> Factors:
+    """Return the point after steps of a solver, or of H and W in turn by one of the two."""
+    if by:
+        W, H = x
+        for _ in range(n_steps):
+            H = half_step(by, problem, W, H)
+            W = half_step(by, problem.T, H, W)
+        return Factors(W, H)
     solver = solver or Newton()
     state = solver.init(problem, x)
     for _ in range(n_steps):
@@ -50,14 +71,14 @@ def run(problem: Problem, x: Factors, solver=None, n_steps: int = 1) -> Factors:
 @torch.no_grad()
 @pytest.mark.parametrize("weighted", [False, True])
 @each_beta
-def test_half_step_ends_at_the_least_point_for_a_given_w(beta, weighted, rng):
+@both
+def test_half_step_ends_at_the_least_point_for_a_given_w(by, beta, weighted, rng):
     V, W, H = draw(rng, 12, 3), draw(rng, 12, 4), draw(rng, 3, 4)
     omega = weights_for(rng, 12, 3) if weighted else torch.ones_like(V)
     on = Penalties.of([L1(0.05), L2(0.1)])
     matrix = Observed(Dense(V), omega) if weighted else Dense(V)
     problem = Problem(matrix, 4, Beta(beta), on_h=on)
-    for _ in range(400):
-        H, _ = Newton().half_step(problem, W, H)
+    H = half_step(by, problem, W, H, n_steps=400)
 
     def value(h: np.ndarray) -> tuple[float, np.ndarray]:
         x = Factors(W, torch.from_numpy(h.reshape(3, 4)))
@@ -74,45 +95,39 @@ def test_half_step_ends_at_the_least_point_for_a_given_w(beta, weighted, rng):
 @torch.no_grad()
 @pytest.mark.parametrize("weighted", [False, True])
 @each_beta
-def test_step_is_that_of_the_literal_twin(beta, weighted, rng):
+@both
+def test_step_is_that_of_the_literal_twin(by, beta, weighted, rng):
     V, W, H = draw(rng, 9, 70), draw(rng, 9, 3), 3 * draw(rng, 70, 3)
     H[0], omega = 0, weights_for(rng, 9, 70) if weighted else torch.ones_like(V)
     H[1:30, 1], H[20:40, 2] = 0, 0
     on = Penalties.of([L1(0.02), L2(0.03)])
     matrix = Observed(Dense(V), omega) if weighted else Dense(V)
     problem, solver = Problem(matrix, 3, Beta(beta), on_h=on), Newton()
-    ours, _ = solver.half_step(problem, W, H)
+    ours = half_step(by, problem, W, H)
     for j in range(70):
         expected = newton_row(
             V[:, j].numpy(), omega[:, j].numpy(), W.numpy(), H[j].numpy(),
-            beta=beta, l1=0.02, l2=0.03, near=solver.near, n_sweeps=solver.n_sweeps,
+            beta=beta, l1=0.02, l2=0.03, near=solver.near, n_sweeps=solver.n_sweeps, least=1e-4,
         )  # fmt: skip
         np.testing.assert_allclose(ours[j], expected, rtol=1e-8, atol=1e-12)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_products_make_the_same_step(dtype, rng, monkeypatch):
+@both
+def test_many_rows_make_the_same_step_as_each_alone(by, rng):
     V, W, H = draw(rng, 9, 150), draw(rng, 9, 5), 3 * draw(rng, 150, 5)
     V[:, 3], H[0], H[1:90, 1], H[70:140, 2] = 0, 0, 0, 0
     held = Fixed(H[:, [4]], torch.tensor([False] * 4 + [True]))
     on = Penalties.of([L1(0.02), L2(0.03), held])
-    W, H = W.to(dtype), H.mT.contiguous().mT.to(dtype)  # whose layout is another
-    problem, solver = Problem(Dense(V.to(dtype)), 5, Beta(1.0), on_h=on), Newton()
-    rows, loss = solver.half_step(problem, W, H)
-    monkeypatch.setattr(newton, "_HIGH", 1)
-    monkeypatch.setattr(newton, "_MANY", 0)
-    monkeypatch.setattr(newton, "_AT_ONCE", 9 * 64)  # so that there are several blocks
-    assert newton.can_step(problem)
-    products, same = solver.half_step(problem, W, H)
-    assert same == pytest.approx(loss, rel=1e-9 if dtype == torch.float64 else 1e-3)
-    if dtype == torch.float32:  # rounding may decide how far to go
-        return
-    torch.testing.assert_close(products, rows, rtol=1e-8, atol=1e-10)
-    turned, _ = solver.half_step(replace(problem.T, on_h=Penalties()), H, W)  # 150 rows, 9 columns
-    monkeypatch.setattr(newton, "_MANY", 1e9)
-    expected, _ = solver.half_step(replace(problem.T, on_h=Penalties()), H, W)
-    torch.testing.assert_close(turned, expected, rtol=1e-8, atol=1e-10)
+    whole = half_step(by, Problem(Dense(V), 5, Beta(1.0), on_h=on), W, H)
+    assert torch.equal(whole[:, 4], H[:, 4])
+    for j in (0, 3, 80, 149):
+        one = Fixed(H[[j]][:, [4]], torch.tensor([False] * 4 + [True]))
+        alone = Problem(
+            Dense(V[:, [j]]), 5, Beta(1.0), on_h=Penalties.of([L1(0.02), L2(0.03), one])
+        )
+        exact = {"rtol": 0, "atol": 0} if by == "core" else {"rtol": 1e-9, "atol": 1e-12}
+        torch.testing.assert_close(half_step(by, alone, W, H[[j]])[0], whole[j], **exact)
 
 
 @torch.no_grad()
@@ -143,44 +158,49 @@ def test_objective_never_rises_and_is_told_right(beta, kind, rng):
 
 @torch.no_grad()
 @each_beta
-def test_however_v_is_stored(beta, rng):
+@both
+def test_however_v_is_stored(by, beta, rng):
     V = counts(rng, 9, 7) if beta > 0 else draw(rng, 9, 7)
     x = Factors(draw(rng, 9, 3), draw(rng, 7, 3))
-    dense = run(Problem(Dense(V), 3, Beta(beta)), x, n_steps=3)
-    sparse = run(Problem(Sparse.of(scipy.sparse.csr_array(V.numpy())), 3, Beta(beta)), x, n_steps=3)
-    ones = run(Problem(Observed(Dense(V), torch.ones_like(V)), 3, Beta(beta)), x, n_steps=3)
+    dense = run(Problem(Dense(V), 3, Beta(beta)), x, n_steps=3, by=by)
+    sparse = run(
+        Problem(Sparse.of(scipy.sparse.csr_array(V.numpy())), 3, Beta(beta)), x, n_steps=3, by=by
+    )
+    ones = run(Problem(Observed(Dense(V), torch.ones_like(V)), 3, Beta(beta)), x, n_steps=3, by=by)
     for other in (sparse, ones):
         torch.testing.assert_close(other.W, dense.W, rtol=1e-8, atol=1e-10)
         torch.testing.assert_close(other.H, dense.H, rtol=1e-8, atol=1e-10)
     omega = weights_for(rng, 9, 7)
-    by_weights = run(Problem(Observed(Dense(V), omega), 3, Beta(beta)), x, n_steps=3)
-    by_list = run(Problem(stored(V, omega), 3, Beta(beta)), x, n_steps=3)
+    by_weights = run(Problem(Observed(Dense(V), omega), 3, Beta(beta)), x, n_steps=3, by=by)
+    by_list = run(Problem(stored(V, omega), 3, Beta(beta)), x, n_steps=3, by=by)
     torch.testing.assert_close(by_list.W, by_weights.W, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(by_list.H, by_weights.H, rtol=1e-8, atol=1e-10)
 
 
 @torch.no_grad()
 @each_beta
-def test_a_weight_is_a_number_of_copies(beta, rng):
+@both
+def test_a_weight_is_a_number_of_copies(by, beta, rng):
     V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
     copies = torch.tensor([1, 3, 2, 1, 1, 2])
     weighted = Observed(Dense(V), copies.double()[:, None].expand(6, 5).contiguous())
     one, many = Problem(weighted, 2, Beta(beta)), V.repeat_interleave(copies, dim=0)
     two = Problem(Dense(many), 2, Beta(beta))
-    a = run(one, x, n_steps=3)
-    b = run(two, Factors(x.W.repeat_interleave(copies, dim=0), x.H), n_steps=3)
+    a = run(one, x, n_steps=3, by=by)
+    b = run(two, Factors(x.W.repeat_interleave(copies, dim=0), x.H), n_steps=3, by=by)
     torch.testing.assert_close(a.H, b.H, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(a.W.repeat_interleave(copies, dim=0), b.W, rtol=1e-8, atol=1e-10)
 
 
 @torch.no_grad()
 @each_beta
-def test_permutation_and_transposition(beta, rng):
+@both
+def test_permutation_and_transposition(by, beta, rng):
     V, x = draw(rng, 6, 5), Factors(draw(rng, 6, 2), draw(rng, 5, 2))
     p, q = torch.randperm(6, generator=rng), torch.randperm(5, generator=rng)
-    a = run(Problem(Dense(V), 2, Beta(beta)), x, n_steps=2)
+    a = run(Problem(Dense(V), 2, Beta(beta)), x, n_steps=2, by=by)
     turned = Problem(Dense(V[p][:, q].contiguous()), 2, Beta(beta))
-    b = run(turned, Factors(x.W[p], x.H[q]), n_steps=2)
+    b = run(turned, Factors(x.W[p], x.H[q]), n_steps=2, by=by)
     torch.testing.assert_close(b.W, a.W[p], rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(b.H, a.H[q], rtol=1e-8, atol=1e-10)
     problem = Problem(Dense(V), 2, Beta(beta))
@@ -229,25 +249,26 @@ def test_what_it_cannot_do_gets_a_sentence(rng):
 @torch.no_grad()
 @each_beta
 @pytest.mark.parametrize("above", [1e-3, -1e-3])
-def test_the_sign_of_next_to_nothing_does_not_decide(beta, above, rng):
+@both
+def test_the_sign_of_next_to_nothing_does_not_decide(by, beta, above, rng):
     """A component that nothing is made of stays, whichever way rounding would have it go."""
     W = torch.cat([torch.full((6, 1), 1e-30, dtype=torch.float64), draw(rng, 6, 1)], dim=1)
     H = torch.tensor([[0.2, 0.7], [0.3, 0.4]]).double()
     V = (1 + above) * W[:, 1:] @ H[:, 1:].mT
     for data in (Dense(V), Observed(Dense(V), torch.full_like(V, 0.5))):
-        found, _ = Newton().half_step(Problem(data, 2, Beta(beta)), W, H)
+        found = half_step(by, Problem(data, 2, Beta(beta)), W, H)
         torch.testing.assert_close(found[:, 0], H[:, 0])
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("beta", [1.0, 1.01])
-def test_components_of_little_curvature_move_too(beta):
+@both
+def test_components_of_little_curvature_move_too(by, beta):
     """Entries of 1e11 and of 1e-9 in one row: curvatures are 1e20 apart, and none is rounding."""
     V = torch.tensor([[1e11, 1e-9]], dtype=torch.float64)
     problem = Problem(Dense(V), 2, Beta(beta)).T
     H, W = torch.eye(2, dtype=torch.float64), torch.tensor([[5e10, 2e-9]], dtype=torch.float64)
-    for _ in range(60):
-        W, _ = Newton().half_step(problem, H, W)
+    W = half_step(by, problem, H, W, n_steps=60)
     np.testing.assert_allclose(W, V, rtol=1e-6)
 
 

@@ -19,7 +19,7 @@ from factormer.problem.passes import Fit, fit, matrix_of
 from factormer.problem.problem import Problem
 from factormer.sentence import Sentence
 from factormer.solvers.multiplicative import multiply, update
-from factormer.solvers.newton import Newton, can_step
+from factormer.solvers.newton import coded
 
 _LIFT = 0.01  # of the mean of a component, the least value of an entry at the start
 
@@ -137,12 +137,10 @@ def lifted(F: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
 
 
 def fitted(problem: Problem, x: Factors, n_steps: int) -> Float[Tensor, "k r"]:
-    """The rows of W after some steps that never raise the loss: Newton's, if they are compiled."""
+    """The rows of W after some steps that never raise the loss: Newton's, where there is a core."""
     (W, H), turned = x, problem.T
-    if can_step(turned):
-        for _ in range(n_steps):
-            W, _ = Newton().half_step(turned, H, W, wants_loss=False)
-        return W
+    if (found := coded(problem, x, n_steps)) is not None:
+        return found.W
     for _ in range(4 * n_steps):
         W = update(turned, Factors(H, W))
     return W

@@ -2,6 +2,7 @@
 
 from factormer.data.base import Matrix, Normal, n_entries, n_rows, turned, zero_padding
 from factormer.data.blocks import Blocks, Seen
+from factormer.data.core import for_core
 from factormer.data.dense import Dense
 from factormer.data.format import checked
 from factormer.data.lowrank import LowRank, agreeing, enriched, sketch
@@ -20,6 +21,7 @@ __all__ = [
     "agreeing",
     "checked",
     "enriched",
+    "for_core",
     "n_entries",
     "n_rows",
     "sketch",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import scipy.sparse
 import torch
 from jaxtyping import Bool, Float
@@ -89,6 +90,13 @@ class Observed:
             return Observed(self.V.T, self.weights.mT)
         at = replace(self.V.by_rows, values=self.weights)
         return Observed(self.V.T, at.transposed().values)
+
+    @cached_property
+    def compressed(self) -> tuple[np.ndarray, ...]:
+        """A sparse V as in `Sparse.compressed`, and then its weights by rows and by columns."""
+        assert isinstance(self.V, Sparse)
+        at = Sparse(replace(self.V.by_rows, values=self.weights)).compressed
+        return (*self.V.compressed, at[2], at[5])
 
     def work(self) -> float | Float[Tensor, "*b"]:
         return self.V.work()

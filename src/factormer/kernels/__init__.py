@@ -85,31 +85,6 @@ def _fuses(X: Tensor) -> bool:
     return r <= _MAX_RANK and math.prod(stack) <= _MAX_STACK and X.numel() <= _MAX_ENTRIES
 
 
-def newton_rows(*wanted: Any) -> ModuleType | None:
-    """Newton steps for other losses."""
-    return _loaded("divergence", *wanted)
-
-
-def kullback_rows(*wanted: Any) -> ModuleType | None:
-    """Newton steps for dense data under Kullback–Leibler."""
-    return _loaded("kullback", *wanted)
-
-
-def kullback_by_products(*wanted: Any) -> ModuleType | None:
-    """The same by products, for large data."""
-    return _loaded("kullback_products", *wanted)
-
-
-def kullback_iterations(*wanted: Any) -> ModuleType | None:
-    """Whole iterations of them."""
-    return _loaded("kullback_loop", *wanted)
-
-
-def started_on_roots(*wanted: Any) -> ModuleType | None:
-    """A start for them on a small matrix, and the gradient there."""
-    return _loaded("kullback_start", *wanted)
-
-
 def stored_entries(*wanted: Any) -> ModuleType | None:
     """The fit at stored entries of sparse data, and sums over them."""
     return _loaded("stored", *wanted)

@@ -1,7 +1,7 @@
 """Many factorizations on a GPU, one thread block each: the sources in `chip`, compiled at run time.
 
 Needs CuPy, which compiles with NVRTC and keeps what it compiled on the disk. Imported by
-`kernels.on_chip()` alone. The twins are `accelerate.her.HER` and `accelerate.newton` with
+`kernels.on_chip()` alone. The twins are `accelerate.her.HER` and `solvers.newton` with
 `run.stop.Pace`.
 """
 

@@ -15,12 +15,13 @@ from factormer.accelerate.base import Judged, Restarted
 from factormer.accelerate.her import HER
 from factormer.data import Blocks, Dense, Matrix, Observed, Sparse
 from factormer.data.svd import OVERSAMPLING
+from factormer.kernels.core import core as compiled
 from factormer.nn.anyrank import AnyRankNetwork
 from factormer.problem.problem import Problem
 from factormer.run import core, networks
 from factormer.run import thresholds as T
 from factormer.run.beyond import loss_passes, passes, sketch_width
-from factormer.run.lifting import Beside, Lifted, Rooted, Squared, Tied
+from factormer.run.lifting import Beside, Lifted, Squared, Tied
 from factormer.run.plan import Plan, Stage, View, Way
 from factormer.run.registry import (
     DETERMINED,
@@ -34,7 +35,7 @@ from factormer.run.registry import (
 from factormer.run.request import Request, is_network
 from factormer.sentence import Sentence
 from factormer.solvers.base import Solver
-from factormer.starts import Given, Initializer, Rotated, Separable, Vertices
+from factormer.starts import Given, Initializer, Random, Rotated, Separable, Vertices
 
 _HER = HER()
 _PASSES_SAY = "one pass over V an iteration, many on a sketch between two (V is beyond memory)"
@@ -97,6 +98,11 @@ def _by_core(request: Request) -> Plan | None:
         solver_kind(
             request.solver, request.problem, tied=request.is_symmetric
         )  # which refuses what it does not solve
+    if core.is_by_newton(request):
+        chosen, max_iter = _solver(request, View.ITSELF), request.limits.max_iter
+        stages = [Stage(View.ITSELF, *chosen, max_iter, precision="float64")]
+        start = _start(request, request.start, View.ITSELF)
+        return _on_core(request, start, stages, T.LOSS_GENERATION)
     V, max_iter = request.problem.V, request.limits.max_iter
     is_double, why = V.dtype == torch.float64, "the fastest for one matrix"
     if request.is_symmetric:
@@ -108,14 +114,18 @@ def _by_core(request: Request) -> Plan | None:
         why = "an iteration there costs much less"
         on_sketch = Stage(View.SKETCH, _HER, "her", why, until, False, single, width)
         stages.insert(0, on_sketch)
-    start = _start_of_core(request)
+    return _on_core(request, _start_of_core(request), stages, T.GENERATION)
+
+
+def _on_core(request: Request, start: _Start, stages: list[Stage], generation: int) -> Plan:
+    """The plan for the core by these stages; of several runs, some end after a generation."""
     again = start
     if request.n_init > 1 and (request.start in DETERMINED or start.name in DETERMINED):
         again = _start(request, "random", View.ITSELF)
     n_runs, settles = max(request.n_init, _runs(request, start.name)), _settles(request)
     kinds = _kinds(request, start.start, start.name)
     if request.n_init > 1 and len(stages) == 1 and request.limits.tol:
-        until = min(T.GENERATION, max_iter * 2 // 5)
+        until = min(generation, request.limits.max_iter * 2 // 5)
         stages.insert(0, stages[0]._replace(max_iter=until))
         stages[0] = stages[0]._replace(why="which of the runs will end best shows there")
     if request.n_init > 1 and len(stages) > 1:
@@ -160,7 +170,8 @@ def _kinds(request: Request, start: Initializer, name: str) -> tuple[Initializer
         return ()
     V = problem.V
     one = len(V.shape) == 2 and V.device.type == "cpu" and not isinstance(V, Blocks)
-    counts = isinstance(start, Beside) and isinstance(start.base, Rooted) and problem.is_free
+    counts = isinstance(start, Beside) and isinstance(start.base, Squared) and problem.is_free
+    counts = counts and math.prod(V.shape) > T.SMALL_LOSS
     if not one or not (problem.is_plain or counts) or not request.limits.max_iter:
         return ()
     others = () if counts else T.KINDS  # that start has several kinds in it
@@ -201,8 +212,6 @@ def _stages(request: Request) -> list[Stage]:
     chosen = _solver(request, View.ITSELF)
     stages = [Stage(View.ITSELF, *chosen, max_iter)]
     if not problem.is_plain:
-        if _is_heavy_newton(request, chosen.name):
-            stages.insert(0, Stage(View.SINGLE, *chosen, max_iter))
         return stages
     learned = is_network(request.start)
     if request.solver != "auto" or learned or not isinstance(chosen.solver, Judged):
@@ -309,8 +318,8 @@ def _auto_for_losses(problem: Problem) -> tuple[str, str]:
         return "ao-admm", "it takes any penalty"
     if TRAITS["squared error"].holds(asked):
         return "hals", "the squared error with L1 and L2"
-    one = len(V.shape) == 2 and V.device.type == "cpu"
-    if one and TRAITS["β"].holds(asked):
+    one = len(V.shape) == 2 and V.device.type == "cpu" and not isinstance(V, Blocks)
+    if one and TRAITS["β"].holds(asked) and compiled() is not None:
         return "newton", "one matrix on a CPU"
     return "mu-extrapolated", "products alone, for stacks and GPUs"
 
@@ -321,13 +330,6 @@ def _looks_ahead(V: Matrix, rank: int) -> bool:
         return False
     m, n = V.shape
     return m * n >= T.AHEAD * 2 * rank * (m + n) and 2 * rank * m * n > T.AHEAD_WORK
-
-
-def _is_heavy_newton(request: Request, name: str) -> bool:
-    """Whether Newton steps cost so much that float32 pays for its own compilation."""
-    V, rank = request.problem.V, request.problem.rank
-    double = V.dtype == torch.float64 and len(V.shape) == 2 and V.device.type == "cpu"
-    return name == "newton" and double and float(V.work()) * rank**2 >= T.SINGLE_LOSS
 
 
 def _on_sketch(request: Request) -> int | None:
@@ -442,6 +444,7 @@ def _auto_lifted(request: Request) -> _Start:
     if small and counts:
         return _Start(Squared(random), "random", "20 iterations of least squares on √V first")
     if one and counts and known.device.type == "cpu":
-        return _Start(Rooted(), "rotated", "several fits of √V first, side by side")
+        several = Squared(Rotated(), on_roots=80, on_counts=3, others=(Random(), Random()))
+        return _Start(several, "rotated", "the best of three fits of √V first")
     why = "V is small: 5 iterations of least squares first" if small else "the loss does the rest"
     return _Start(Lifted(random, n_iter=5 if small else 0), "random", why)

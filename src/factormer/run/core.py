@@ -12,24 +12,26 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from factormer.data import Dense, LowRank, Matrix, Sparse
+from factormer.data import Dense, LowRank, Matrix, Observed, Sparse, for_core
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start
 from factormer.kernels.core import apart, core, width
 from factormer.problem.error import rmse
 from factormer.problem.problem import Problem
+from factormer.run import thresholds as T
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, Stage, View
 from factormer.run.request import Request
 from factormer.run.result import Result, Status
 from factormer.run.stop import Watch
 from factormer.run.trace import Row, Trace
+from factormer.solvers.newton import thinned
 from factormer.solvers.symmetric import Symmetric
 from factormer.starts import Initializer, Random, Rotated
 
@@ -44,15 +46,18 @@ _CUT_SHORT = (Status.TIME_LIMIT, Status.INTERRUPTED)
 def lacks(request: Request) -> str | None:
     """What keeps the core from serving a request, as the end of a sentence; None if it serves."""
     problem, V = request.problem, request.problem.V
-    on = (problem.on_w, problem.on_h)
+    on, steps = (problem.on_w, problem.on_h), is_by_newton(request)
     if core() is None:
         return "it is not installed here"
-    if not (problem.is_quadratic and problem.is_elastic) or any(o.pull is not None for o in on):
-        return "it minimises the squared error, with L1, L2 and known columns at most"
-    if not isinstance(V, Dense | Sparse) or len(V.shape) > 2 or V.device.type != "cpu":
+    known = problem.is_quadratic or problem.loss.kernel_beta is not None
+    if not (known and problem.is_elastic) or any(o.pull is not None for o in on):
+        return "it minimises β-divergences, with L1, L2 and known columns at most"
+    kinds = Dense | Sparse | Observed if steps else Dense | Sparse
+    if not isinstance(V, kinds) or len(V.shape) > 2 or V.device.type != "cpu":
         return "it takes one dense or sparse matrix in the memory of a CPU"
-    if request.solver not in ("auto", "her") or request.accelerator not in ("auto", None):
-        return "its solver is 'her', without a network"
+    solver = "newton" if steps else "her"
+    if request.solver not in ("auto", solver) or request.accelerator not in ("auto", None):
+        return f"its solver is '{solver}' here, without a network"
     if request.limits.stop != "auto":
         return "it has a stop rule of its own"
     if request.is_settled:
@@ -60,6 +65,35 @@ def lacks(request: Request) -> str | None:
     if any(o.fixed is not None and bool((o.fixed.columns < 0).any()) for o in on):
         return "known columns have negative entries"
     return None
+
+
+def is_by_newton(request: Request) -> bool:
+    """Whether the core serves a request by Newton steps: other losses, and entries with weights."""
+    return not request.problem.is_quadratic or request.solver == "newton"
+
+
+class Recipe(NamedTuple):
+    """How the core makes a start for Newton steps.
+
+    From numbers that it draws by name, iterations of least squares `fits` V, or √V, whose factors
+    are squared; multiplicative updates mend what that leaves. Of several `starts`, those after the
+    first are random, and the best fit is taken.
+    """
+
+    draws: str = "random"
+    starts: int = 1
+    fits: int = 0
+    mends: int = 0
+    roots: bool = False
+
+
+@runtime_checkable
+class Made(Protocol):
+    """A start that the core makes for some V: `recipe` says how, or is None."""
+
+    def recipe(self, V: Matrix) -> Recipe | None:
+        """Return the recipe for V."""
+        ...
 
 
 class Lane(NamedTuple):
@@ -107,10 +141,11 @@ class Rules(NamedTuple):
     finish: str
     order: bool
     scale: str
+    loss: tuple[Any, ...] | None
 
     @classmethod
-    def of(cls, plan: Plan, stage: Stage) -> Rules:
-        """The rules of a stage; before the last, components stay as they are."""
+    def of(cls, plan: Plan, stage: Stage, V: Matrix) -> Rules:
+        """The rules of a stage on V; before the last, components stay as they are."""
         request, is_last = plan.request, stage is plan.stages[-1]
         weights = [on.elastic or (0.0, 0.0) for on in (request.on_w, request.on_h)]
         tidies = is_last and not request.keeps_order
@@ -124,12 +159,24 @@ class Rules(NamedTuple):
             finish="exact" if is_last and plan.settles else "none",
             order=tidies and request.order is not None,
             scale=(request.scale or "none") if tidies and request.is_free else "none",
+            loss=_newton(plan, V) if is_by_newton(request) else None,
         )
+
+
+def _newton(plan: Plan, V: Matrix) -> tuple[Any, ...]:
+    """β, the sweeps of a step, the growth of the extrapolation, and the recipe of starts."""
+    beta = plan.request.problem.loss.kernel_beta
+    made = [start.recipe(V) for start in (plan.start, plan.restart) if isinstance(start, Made)]
+    recipe = next((r for r in made if r is not None), Recipe())
+    bold = (T.SWEEPS, T.GROWTH) if isinstance(V, Dense) else (T.SPARSE_SWEEPS, T.SPARSE_GROWTH)
+    return (beta, *bold, recipe.starts, recipe.fits, recipe.mends, recipe.roots)
 
 
 def lanes_of(plan: Plan, seeds: Sequence[int | None], V: Matrix | None = None) -> list[Lane]:
     """The lanes of a plan, one for each seed, on its own matrix or on another of its kind."""
     V = plan.request.problem.V if V is None else V
+    if is_by_newton(plan.request):
+        V = thinned(replace(plan.request.problem, V=V)).V
     kinds = plan.kinds or (plan.start, *[plan.restart] * (len(seeds) - 1))
     return [Lane(plan, V, _seed(seed), kinds[k % len(kinds)]) for k, seed in enumerate(seeds)]
 
@@ -168,7 +215,7 @@ def result_of(
         x = canonical(x, request.order, request.scale if request.is_free else None)
     error = torch.from_numpy(np.array(run.error))
     near = _NEAR_CUT if is_cut else _NEAR if isinstance(V, Sparse) else 0.0
-    is_blurred = near > 0 and run.error < near * run.history[:, 0].max()
+    is_blurred = problem.is_quadratic and near > 0 and run.error < near * run.history[:, 0].max()
     is_rough = is_cut and plan.stages[0].view is View.SKETCH
     is_known = run.error < math.inf
     in_time = not is_cut or V.work() * problem.rank <= _AFTERWARDS
@@ -234,13 +281,13 @@ def finished(
 ) -> list[Run | None]:
     """Each lane at its end; `until` is a reading of `time.perf_counter()`."""
     eyes = eyes or Eyes()
-    by_plan: dict[int, list[int]] = {}
-    for k, lane in enumerate(lanes):
-        by_plan.setdefault(id(lane.plan), []).append(k)
     places: dict[Any, list[int]] = {}
+    by_plan: dict[tuple[int, type], list[int]] = {}
+    for k, lane in enumerate(lanes):
+        by_plan.setdefault((id(lane.plan), type(lane.V)), []).append(k)
     for at in by_plan.values():
-        plan = lanes[at[0]].plan
-        key = tuple((s.view, s.width, s.keep, Rules.of(plan, s)) for s in plan.stages)
+        plan, V = lanes[at[0]].plan, lanes[at[0]].V
+        key = tuple((s.view, s.width, s.keep, Rules.of(plan, s, V)) for s in plan.stages)
         places.setdefault(key, []).extend(at)
     done: list[Any] = [None] * len(lanes)
     for key, at in places.items():
@@ -308,7 +355,7 @@ def sketch_of(V: Matrix, p: int, until: float | None = None) -> Matrix:
     assert module is not None
     precision = "float32" if V.dtype == torch.float64 else "float64"
     options = {"precision": precision, "seconds": _left(until), "threads": width()}
-    U, Z, lost = module.sketch(stored(V), p, **options)
+    U, Z, lost = module.sketch(for_core(V), p, **options)
     if U is None:
         return V
     return LowRank(torch.from_numpy(U), torch.from_numpy(Z), torch.tensor(lost))
@@ -336,7 +383,7 @@ def _carried_out(
     looks = eyes.on(lanes, runs, stage)
     ranks = [lane.plan.request.problem.rank for lane in lanes]
     found = module.run(
-        [stored(V) for V in views],
+        [for_core(V) for V in views],
         index,
         ranks,
         [lane.seed for lane in lanes],
@@ -357,45 +404,6 @@ def _carried_out(
     if looks is not None and any([looks.show(k, run) for k, run in enumerate(ended)]):
         ended = [run._replace(status=Status.INTERRUPTED) for run in ended]
     return ended
-
-
-class Fit(NamedTuple):
-    """A point, and the root of its mean squared error."""
-
-    factors: Factors
-    error: float
-
-
-def fits_from(
-    V: Matrix, starts: Sequence[Factors], max_iter: int, tol: float, until: float | None = None
-) -> list[Fit] | None:
-    """Fit V from each start, in float32; None where there is no core."""
-    module = core()
-    if module is None:
-        return None
-    points = [tuple(F.double().numpy() for F in x) for x in starts]
-    ranks = [W.shape[1] for W, _ in points]
-    found = module.run(
-        [stored(V)],
-        [0] * len(points),
-        ranks,
-        [0] * len(points),
-        points,
-        max_iter=max_iter,
-        tol=tol,
-        precision="float32",
-        finish="none",
-        order=False,
-        scale="none",
-        seconds=_left(until),
-        threads=width(),
-    )
-    fits = []
-    for W, H, error, _, status, _ in apart(found, [V.shape] * len(points), ranks):
-        if status == Status.INTERRUPTED.name:
-            raise KeyboardInterrupt
-        fits.append(Fit(Factors(*(torch.from_numpy(F).to(V.dtype) for F in (W, H))), error))
-    return fits
 
 
 def _passes(stage: Stage, count: int, before: Run | None, lane: Lane) -> np.ndarray:
@@ -425,6 +433,10 @@ def _starts(
         if type(lane.start) is Rotated and _fixed(problem, 1) is None:
             found[k] = "rotated"
             continue
+        recipe = lane.start.recipe(lane.V) if isinstance(lane.start, Made) else None
+        if recipe is not None and _fixed(problem, 1) is None:
+            found[k] = recipe.draws
+            continue
         if lane.start is lane.plan.start and request.x0 is not None and request.start == "custom":
             x = check_start(request.x0)
         elif _left(until) == 0 and _fixed(problem, 1) is None:
@@ -445,18 +457,6 @@ def _made(start: Initializer, problem: Problem, seed: int) -> Factors:
     return scaled.scaled_back(x, mean)
 
 
-def stored(V: Matrix) -> Any:
-    """A matrix as the core takes it; dense arrays are used where they are."""
-    if isinstance(V, Dense):
-        entries = V.entries.numpy()
-        lies = entries.flags.c_contiguous or entries.flags.f_contiguous
-        return entries if lies else np.ascontiguousarray(entries)
-    if isinstance(V, LowRank):
-        return ("low-rank", V.U.double().numpy(), V.Z.double().numpy(), float(V.lost))
-    assert isinstance(V, Sparse)
-    return ("sparse", *V.shape, *V.compressed)
-
-
 def _fixed(problem: Problem, count: int) -> list[Any] | None:
     """The components that stay as the starts have them, of W and of H, for each lane."""
     known = problem.on_w.fixed, problem.on_h.fixed
@@ -468,7 +468,9 @@ def _fixed(problem: Problem, count: int) -> list[Any] | None:
 
 def _trace(problem: Problem, run: Run) -> Trace:
     trace = Trace.of(torch.from_numpy(run.history[:, 0]), run.history[:, 1], run.passes)
-    trace.entries = np.float64(math.prod(problem.V.shape))
+    V = problem.V
+    entries = V.count() if isinstance(V, Observed) else math.prod(V.shape)
+    trace.entries = np.float64(entries)
     trace.measure = problem.measure
     return trace
 

@@ -21,10 +21,9 @@ from factormer.data.warn import warn
 from factormer.kernels.threads import threads
 from factormer.problem.error import rmse
 from factormer.problem.problem import Problem
-from factormer.run import core, small
+from factormer.run import core
 from factormer.run import thresholds as T
 from factormer.run.beyond import sketch_width, where_rows_are
-from factormer.run.lifting import in_time
 from factormer.run.multistart import Generations, Halving
 from factormer.run.order import canonical
 from factormer.run.plan import Plan, View, Way
@@ -111,14 +110,9 @@ def _by_reference(
     asked, plan = plan, _thinned(plan)
     request, best, limit = plan.request, None, plan.request.limits.time_limit
     until = None if limit is None else started + limit
-    plan = plan if until is None else _in_time(plan, until)
     begun, left, there = started, plan.n_runs, where_rows_are(plan)
-    is_small = small.serves(plan)
     for start, seeds in _runs(plan):
-        result = small.fitted(plan, seeds[0], begun, until, callback, watch) if is_small else None
-        if result is None:
-            is_small = False
-            result = _run(there, start, seeds, begun, until, callback, watch)
+        result = _run(there, start, seeds, begun, until, callback, watch)
         left -= len(seeds)
         if best is None or _is_better(result, best):
             best = result
@@ -130,8 +124,7 @@ def _by_reference(
             break
         begun = time.perf_counter()
     assert best is not None
-    result = _settled(plan, best, until)
-    result = small.tidied(result, request) if is_small else _tidy(result, request)
+    result = _tidy(_settled(plan, best, until), request)
     misfit = misfit_of(asked.request.problem, result)
     return replace(result, plan=asked.explanation, misfit=misfit)
 
@@ -155,12 +148,6 @@ def _thinned(plan: Plan) -> Plan:
         return plan
     request = plan.request
     return replace(plan, request=replace(request, problem=thinned(request.problem)))
-
-
-def _in_time(plan: Plan, until: float) -> Plan:
-    """The plan, with starts that end about then."""
-    first, again, *kinds = (in_time(x, until) for x in (plan.start, plan.restart, *plan.kinds))
-    return replace(plan, start=first, restart=again, kinds=tuple(kinds))
 
 
 def _is_better(result: Result, best: Result) -> bool:

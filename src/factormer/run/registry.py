@@ -15,15 +15,15 @@ from factormer.accelerate.cuda_graph import Captured
 from factormer.accelerate.extrapolate import Extrapolation
 from factormer.accelerate.her import HER
 from factormer.accelerate.lookahead import Lookahead
-from factormer.accelerate.newton import ExtrapolatedNewton
+from factormer.data import Dense
 from factormer.problem.problem import Problem
-from factormer.run.thresholds import SMALL_LOSS
+from factormer.run import thresholds as T
 from factormer.sentence import Sentence
 from factormer.solvers.ao_admm import AOADMM, TraceAOADMM
 from factormer.solvers.base import Solver
 from factormer.solvers.hals import HALS
 from factormer.solvers.multiplicative import Multiplicative
-from factormer.solvers.newton import Newton, can_step, is_plain_kullback
+from factormer.solvers.newton import Newton
 from factormer.solvers.proximal import ProximalADMM
 from factormer.solvers.symmetric import Symmetric
 from factormer.starts import NNDSVD, Initializer, Merged, Random, Rotated, Separable, Vertices
@@ -67,9 +67,6 @@ TRAITS = {
     "β": Trait(
         lambda a: a.problem.loss.kernel_beta is not None, "knows only β-divergences; use 'mu'"
     ),
-    "compiled rows": Trait(
-        lambda a: can_step(a.problem), "needs numba: pip install numba, or use 'mu'"
-    ),
 }
 
 
@@ -87,11 +84,9 @@ class Kind(NamedTuple):
 
 
 def _newton(problem: Problem) -> Solver[Any]:
-    if not is_plain_kullback(problem) or len(problem.V.shape) > 2:
-        return ExtrapolatedNewton()
-    bold = Extrapolation(gamma=1.1)  # fewer iterations on dense counts, more on sparse ones
-    small = float(problem.V.work()) <= SMALL_LOSS
-    return ExtrapolatedNewton(Newton(n_sweeps=8 if small else 4), bold)
+    if not isinstance(problem.V, Dense):
+        return Restarted(Newton(n_sweeps=T.SPARSE_SWEEPS), Extrapolation(gamma=T.SPARSE_GROWTH))
+    return Restarted(Newton(n_sweeps=T.SWEEPS), Extrapolation(gamma=T.GROWTH))
 
 
 def her_admm() -> Captured:
@@ -134,7 +129,7 @@ SOLVERS: tuple[Kind, ...] = (
     Kind(
         "newton",
         _newton,
-        (*_LOSS, "β", "compiled rows"),
+        (*_LOSS, "β"),
         "Newton steps row by row, extrapolated with restart",
     ),
     Kind("mu", lambda _: Multiplicative(), _LOSS, "multiplicative updates"),

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -26,8 +27,10 @@ from factormer.run.choose import auto_solver
 from factormer.run.result import Result, Status
 from factormer.run.solve import solve
 from factormer.run.stop import Stationary, StopRule, TimeBudget, any_of
+from factormer.run.trace import Trace
 from factormer.solvers.coding import Coder
-from factormer.solvers.newton import Newton, thinned
+from factormer.solvers.newton import Coded as ByCore
+from factormer.solvers.newton import coded, thinned
 
 _PLAIN = (0.0, 0.0, None)
 _EXACT = 1e-8  # fall of the projected gradient at which coefficients are called exact
@@ -153,22 +156,39 @@ def iterated(
     else:
         W = problem.on_w.placed(problem.scaled_back(Factors(W, H), 1 / mean).W)
         reference = problem.stationarity(Factors(plain, H))
+    limit = _LIMIT if at_most is None else min(_LIMIT, at_most)
+    with torch.no_grad(), threads():
+        by_core = coded(problem, Factors(W, H), limit, ends=True, until=until)
+    if by_core is not None:
+        return _scaled_back(asked, mean, sizes, given, _result_of(problem, by_core, H))
     name, solver = auto_solver(problem)
-    engine = Newton(n_sweeps=50) if name == "newton" else solver
     with torch.no_grad(), threads():
         rules: list[StopRule] = [Stationary(_EXACT, every=5, reference=reference)]
         if until is not None:
             rules.append(TimeBudget(0.0, since=until))
         x0, stop = Factors(W, H), any_of(*rules)
-        limit = _LIMIT
         if name != "newton" and not loss.is_quadratic:
-            limit = max(_LIMIT // 5, min(_LIMIT, int(_STEPS / math.prod(V.shape))))
-        limit = limit if at_most is None else min(limit, at_most)
-        result = solve(problem, engine, x0, stop=stop, max_iter=limit)
-    unit, x = asked.unit(mean), problem.scaled_back(result.factors, mean)
+            limit = min(limit, max(_LIMIT // 5, int(_STEPS / math.prod(V.shape))))
+        result = solve(problem, solver, x0, stop=stop, max_iter=limit)
+    return _scaled_back(asked, mean, sizes, given, result)
+
+
+def _result_of(problem: Problem, found: ByCore, H: Tensor) -> Result:
+    """Return what the core has found as a result."""
+    done = Status.CONVERGED if found.whole else Status.TIME_LIMIT
+    errors, seconds = found.history.T.copy()
+    trace = Trace.of(torch.from_numpy(errors), seconds, 1 + np.arange(len(errors)))
+    trace.entries, trace.measure = problem.size().cpu().numpy(), problem.measure
+    error = torch.tensor(errors[-1], dtype=torch.float64)
+    return Result(Factors(found.W, H), done, trace, error)
+
+
+def _scaled_back(asked: Problem, mean: Tensor, sizes: Tensor, H: Tensor, result: Result) -> Result:
+    """Return the result for V itself and H as it was given."""
+    unit, x = asked.unit(mean), asked.scaled_back(result.factors, mean)
     return replace(
         result,
-        factors=Factors(on_w.placed(x.W / sizes), given),
+        factors=Factors(asked.on_w.placed(x.W / sizes), H),
         trace=result.trace.scaled(unit),
         error=unit * result.error,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 SVD_PAYS = 20_000  # entries from which a singular value decomposition pays for a better start
 FULL = 0.9  # share of min(m, n) from which rows or columns of V are the best start: fuzz-sklearn
 TINY, TINY_RUNS = 400, 2  # entries up to which two runs take hardly longer: fuzz-sklearn
+SPARSE_FITS = 20  # iterations of least squares on the roots of sparse counts: NAME=kl
 SMALL_LOSS = 20_000  # stored entries up to which least squares fit a start first: NAME=kl
 
 # Several runs of n_init, for both engines. `make bench NAME=optimum`
@@ -36,6 +37,10 @@ CORE_SINGLE = 5_000  # stored entries from which float32 saves a good part of a 
 CORE_SKETCH = 100_000  # entries from which a sketch may pay
 CORE_SKETCH_PAYS = 2.0  # times fewer multiplications that a product with it must take
 
+# Newton steps: sweeps over coordinates, and growth of the extrapolation. `make bench NAME=kl`
+SWEEPS, GROWTH = 6, 1.1  # on dense data
+SPARSE_SWEEPS, SPARSE_GROWTH = 4, 1.05
+
 # Data beyond memory. `make bench NAME=passes`
 AT_HAND = 0.3  # passes, by their arithmetic, that iterations between two may cost if V is in memory
 WIDTH = 4  # times the rank that a sketch is wide if readings cost more than arithmetic
@@ -43,9 +48,8 @@ PASSES = 10  # passes over V after those of the sketch, at most, if max_iter com
 LOSS_PASSES = 100  # the same for other losses, whose passes gain less
 LAST_PASSES = 3  # the same with tol=0, where all of them are made
 
-# Precision. `make bench NAME=choices`, and `make bench NAME=kl` for the second
+# Precision. `make bench NAME=choices`
 SINGLE = 2e6  # multiplications of a product from which float32 is faster
-SINGLE_LOSS = 2e7  # multiplications of a Newton half-step from which float32 repays compiling it
 
 # Checks: Ctrl-C and watchers wait for about a tenth of a second
 LOOKS = 2e8  # multiplications between two checks of clock and signals, unless a rule needs more

@@ -1,9 +1,16 @@
-"""Newton steps row by row, for any β-divergence with weights: compiled, on one matrix and a CPU."""
+"""Newton steps row by row for any β-divergence, with weights: the literal twin of the core's.
+
+A row x ≥ 0 of a factor minimises Σᵢ ωᵢ d(vᵢ, bᵢ·x) + λ₁Σx + λ₂‖x‖²/2, with bᵢ the rows of the other
+factor. `core/updates/newton.hpp` has the fast steps, which `run.core` takes.
+"""
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -11,23 +18,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from factormer import kernels
-from factormer.data import Dense, Sparse, readings
+from factormer.data import Dense, Matrix, Observed, Sparse, for_core, readings
 from factormer.data.factors import Factors
-from factormer.kernels.threads import scratch, share
+from factormer.kernels.core import apart, core, width
+from factormer.problem.losses import Beta
 from factormer.problem.penalties import Penalties
 from factormer.problem.problem import Problem
 from factormer.sentence import Sentence
 
 # Entries, and the share of them that may be other than zero, up to which V stays dense, or not.
 _FEW, _THIN = 20_000, 0.25
-_HIGH, _MANY = 12, 4e6  # the rank, and multiplications of Hessians, from which products are faster
-_ROOM = 2e7  # products b_c b_e of rows of a factor that there is memory for
-_AT_ONCE = 131_072  # entries of V whose weights are in the cache between two products
+_AT_ONCE = 2**20  # numbers in an array of a block of rows, about
+_SMALLEST, _FLAT = 1e-150, 2.0**-104  # a curvature that counts as none; as a share of the largest
+_SLOW = 1e-12  # of the largest curvature: what a coordinate without curvature falls by
+_GAIN = 1e-4  # of the first sweep's gain: a gain at which sweeps end
+_SWEEPS = 50  # over the coordinates of a step of the core, for a known H
+_HALVINGS = 12  # of a step, at most
 
 
-@dataclass(frozen=True)
-class NewtonState:
+class NewtonState(NamedTuple):
     """The point, and the objective there if the last step computed it."""
 
     factors: Factors
@@ -62,198 +71,148 @@ class Newton:
     def step(self, problem: Problem, state: NewtonState) -> NewtonState:
         (W, H), T = state.factors, problem.T
         if not problem.on_h.is_settled:
-            H = self.half_step(problem, W, H, wants_loss=False)[0]
-        W, value = self.half_step(T, H, W)  # the same code, by eq. 7
-        l1, l2 = _weights(problem.on_h)
-        value += float(l1 * H.double().sum() + l2 / 2 * H.double().square().sum())
-        return NewtonState(Factors(W, H), max(value, 0.0))  # rounding can lead below an exact fit
+            H = self.half_step(problem, W, H)
+        W = self.half_step(T, H, W)  # the same code, by eq. 7
+        x = Factors(W, H)
+        return NewtonState(x, max(float(problem.objective(x)), 0.0))  # but for rounding
 
     def adopt(self, problem: Problem, state: NewtonState, x: Factors) -> NewtonState:
         return NewtonState(x)
 
     def half_step(
-        self,
-        problem: Problem,
-        W: Float[Tensor, "m r"],
-        H: Float[Tensor, "n r"],
-        *,
-        wants_loss: bool = True,
-    ) -> tuple[Float[Tensor, "n r"], float]:
-        """The new H, and the objective with it, without the penalty on W."""
-        if not can_step(problem):
-            raise ImportError("Newton steps need a β-divergence, and numba: pip install numba")
-        readings.add(self.n_steps)
-        if is_plain_kullback(problem):
-            value = 0.0
-            step = self._by_products if _is_large(problem) else self._side_by_side
-            for _ in range(self.n_steps):
-                H, value = step(problem, W, H, wants_loss)
-            return H, value
-        return self._row_by_row(problem, W, H, wants_loss)
-
-    def options(self, on: Penalties, r: int) -> tuple[float, float, float, int, np.ndarray]:
-        """Return the options that `kernels.kullback` takes."""
-        (l1, l2), held = _weights(on), np.array(_held(on, r))
-        return float(l1), float(l2), float(self.near), self.n_sweeps, held
-
-    def _side_by_side(
-        self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
-    ) -> tuple[Tensor, float]:
-        loops, at, (n, r) = kernels.kullback_rows(), problem.entries, H.shape
-        assert loops is not None
-        m, dtype = len(W), at.values.dtype
-        B, options = W.clamp(min=0).contiguous(), loops.Options(*self.options(problem.on_h, r))
-        fixed = (at.values.reshape(m, n), B.numpy(), B.sum(dim=0).numpy())
-        X, out, kernel = H.contiguous().numpy(), np.empty((n, r), dtype), loops.rows(dtype)
-        losses = np.zeros(n)
-
-        def some(a: int, b: int) -> None:
-            room = scratch(loops.Room.of, max(m, n), r, dtype)
-            losses[a] = kernel(*fixed, X, out, a, b, options, wants_loss, room)
-
-        share(some, n, work=m * n * r * r // 2)
-        return torch.from_numpy(out), float(losses.sum())
-
-    def _by_products(
-        self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
-    ) -> tuple[Tensor, float]:
-        rows, products, at = (
-            kernels.kullback_rows(),
-            kernels.kullback_by_products(),
-            problem.entries,
-        )
-        assert rows is not None
-        assert products is not None
-        at, m, (n, r) = problem.entries, len(W), H.shape
-        dtype = at.values.dtype
-        parts, options = products.parts(dtype), rows.Options(*self.options(problem.on_h, r))
-        V, B = at.values.reshape(m, n), W.clamp(min=0).contiguous()
-        linear, X, out = B.sum(dim=0).numpy(), H.contiguous().numpy(), H.new_empty(n, r)
-        BT, pairs = B.mT.contiguous(), B.new_zeros(rows.lines_of(r), m)
-        parts.pairs(BT.numpy(), pairs.numpy())
-        lanes, groups = rows.LANES, -(-n // rows.LANES)
-        sides = (max(m, n), min(m, n), r, len(pairs), lanes, W.dtype)  # the same for W and for H
-        at_once, losses = _groups_at_once(m, lanes), np.zeros(groups)
-
-        def some(a: int, b: int) -> None:
-            room, arrays = scratch(rows.Room.of, 1, r, dtype), scratch(_by_groups, *sides)
-            for first in range(a, b, at_once):
-                k = min(at_once, b - first)
-                lines = (m, m, m, r, r, len(pairs), r)
-                fit, pull, curve, x, pulled, G, steps = (
-                    A[: k * c * lanes].view(k, c, lanes) for A, c in zip(arrays, lines, strict=True)
-                )
-                span = (first * lanes, min((first + k) * lanes, n))
-                parts.spread(X, *span, _flat(x))
-                torch.bmm(B.expand(k, m, r), x, out=fit)
-                parts.weigh(V, *span, options, *map(_flat, (fit, pull, curve)))
-                torch.bmm(BT.expand(k, r, m), pull, out=pulled)
-                torch.bmm(pairs.expand(k, *pairs.shape), curve, out=G)
-                parts.steps(linear, k, options, *map(_flat, (pulled, G, x, steps)), room)
-                way = torch.bmm(B.expand(k, m, r), steps, out=curve)
-                ends = (options, wants_loss, *map(_flat, (fit, way, x, steps)), room)
-                losses[first] = parts.leave(V, linear, out.numpy(), *span, *ends)
-
-        share(some, groups, work=m * n * r * r // 2)
-        return out, float(losses.sum())
-
-    def _row_by_row(
-        self, problem: Problem, W: Tensor, H: Tensor, wants_loss: bool
-    ) -> tuple[Tensor, float]:
-        loops, at = kernels.newton_rows(), problem.T.entries
-        assert loops is not None
-        dtype, (n, r), beta = at.values.dtype, H.shape, problem.loss.kernel_beta
+        self, problem: Problem, W: Float[Tensor, "m r"], H: Float[Tensor, "n r"]
+    ) -> Float[Tensor, "n r"]:
+        """Return the new H."""
+        beta = problem.loss.kernel_beta
         assert beta is not None
-        B = W.clamp(min=0).contiguous()
-        X, out = H.contiguous().numpy(), np.empty((n, r), dtype)
-        plain = not len(at.weights)
-        linear = beta == 1 and plain and (at.complete or not len(at.columns))
-        fill = at.complete and bool(len(at.columns) or not len(at.values)) and beta != 1
-        model = (beta, *_weights(problem.on_h), linear, self.near, self.n_steps, self.n_sweeps)
-        options = np.array([*model, fill, wants_loss, *_held(problem.on_h, r)])
-        kernel = loops.newton(dtype)
-        width = max(len(W), n) if fill else max(at.widest, problem.entries.widest)
-        fixed = (B.numpy(), B.mT.contiguous().view(-1).numpy(), B.sum(dim=0).numpy())
-        cuts, losses = at.cuts, np.zeros(len(at.cuts))
+        out, B = H.clamp(min=0).double(), W.clamp(min=0).double()
+        size = max(_AT_ONCE // max(len(B), H.shape[1] ** 2), 1)
+        for _ in range(self.n_steps):
+            for rows, v, omega in _blocks(problem.T.V, size):
+                out[rows] = self._rows(beta, v, omega, B, out[rows], problem.on_h)
+        return out.to(H.dtype)
 
-        def some(a: int, b: int) -> None:
-            room = scratch(_Room.of, r, width, dtype)
-            arrays = (at.starts, at.columns, at.values, at.weights, *fixed, X, out)
-            losses[a] = kernel(*arrays, cuts[a], cuts[b], options, *room)
+    def _rows(
+        self,
+        beta: float,
+        v: Float[Tensor, "k m"],
+        omega: Float[Tensor, "k m"],
+        B: Float[Tensor, "m r"],
+        x: Float[Tensor, "k r"],
+        on: Penalties,
+    ) -> Float[Tensor, "k r"]:
+        """A step of k rows: to the minimum of the model, or as far as that descends."""
+        l1, l2 = on.elastic or (0.0, 0.0)
+        held = torch.zeros(x.shape[1], dtype=torch.bool) if on.fixed is None else on.fixed.at
+        y = x @ B.mT
+        model = _model(beta, v, omega, y, self.near)
+        g = model.slope @ B + l1 + l2 * x
+        G = torch.einsum("ki,ic,ie->kce", model.curve, B, B)
+        G = G + l2 * torch.eye(x.shape[1], dtype=x.dtype)
+        step = self._lowest(g, G, x, held)
+        way, linear = step @ B.mT, ((l1 + l2 * x) * step).sum(dim=1)
+        bend = l2 * step.square().sum(dim=1)
 
-        work = (len(W) * n if fill else len(at.values)) * r * r // 2
-        share(some, len(cuts) - 1, work=work)
-        return torch.from_numpy(out), float(losses.sum())
+        def slope_at(t: Tensor) -> Tensor:  # of the loss of each row along its step
+            slope = _slope(beta, v, omega, model.frozen, y + t[:, None] * way)
+            return linear + t * bend + (way * slope).sum(dim=1)
+
+        t = torch.ones(len(x), dtype=x.dtype)
+        if beta == 2:  # the model is the loss
+            return (x + step).clamp(min=0)
+        end = slope_at(t)
+        for _ in range(_HALVINGS):  # a convex function falls to t if its slopes at t/2 and t do
+            rises = end > 0
+            if not bool(rises.any()):
+                break
+            now = slope_at(t / 2)
+            falls = now + end <= 0
+            t = torch.where(rises & ~falls, t / 2, t)
+            end = torch.where(rises, torch.where(falls, 0.0, now), end)
+        t = torch.where(end > 0, 0.0, t)
+        return (x + t[:, None] * step).clamp(min=0)
+
+    def _lowest(
+        self,
+        g: Float[Tensor, "k r"],
+        G: Float[Tensor, "k r r"],
+        x: Float[Tensor, "k r"],
+        held: Tensor,
+    ) -> Float[Tensor, "k r"]:
+        """The step s ≥ −x that sweeps over coordinates find for g·s + ½ s·G s."""
+        step, bends = torch.zeros_like(x), G.diagonal(dim1=1, dim2=2)
+        moves, first, gain = ((x > 0) | (g < 0)) & ~held, None, torch.ones_like(x[:, 0])
+        most = (bends * moves).amax(dim=1, keepdim=True).clamp(min=_SMALLEST)
+        flat = bends <= _FLAT * most
+        bent = torch.where(flat, _SLOW * most, bends)
+        goes_on = gain > 0
+        for _ in range(self.n_sweeps):
+            gain = torch.zeros_like(gain)
+            for c in range(x.shape[1]):
+                at = step[:, c].clone()
+                others = g[:, c] + (G[:, c] * step).sum(dim=1) - bends[:, c] * at
+                to = torch.maximum(-others / bent[:, c], -x[:, c])
+                to = torch.where(flat[:, c], to.clamp(max=0), to)  # it can only fall
+                step[:, c] = torch.where(moves[:, c] & goes_on, to, at)
+                gain += bends[:, c] * (step[:, c] - at).square()
+            first = gain if first is None else first
+            goes_on = goes_on & (gain > _GAIN * first)
+            if not bool(goes_on.any()):
+                break
+        return step
 
 
-def can_step(problem: Problem) -> bool:
-    """Whether there are compiled Newton steps for this loss and data."""
-    if problem.loss.kernel_beta is None:
-        return False
-    dtype = kernels.real(problem.V.dtype)
-    if not is_plain_kullback(problem):
-        return kernels.newton_rows("newton", dtype) is not None
-    if _is_large(problem):
-        return kernels.kullback_by_products("parts", dtype) is not None
-    return kernels.kullback_rows("rows", dtype) is not None
+class _Model(NamedTuple):
+    """Slope and curvature of each entry's model, and the slope of the part that is concave."""
+
+    slope: Tensor
+    curve: Tensor
+    frozen: Tensor
 
 
-def _is_large(problem: Problem) -> bool:
-    (*_, m, n), r = problem.V.shape, problem.rank
-    return r >= _HIGH and m * n * r * r > _MANY and max(m, n) * r * r < _ROOM
+def _model(beta: float, v: Tensor, omega: Tensor, y: Tensor, near: float) -> _Model:
+    """Return the models of entries; far below v, those of the point at `near` times v."""
+    if beta == 2:
+        return _Model(omega * (y - v), omega, torch.zeros_like(y))
+    z = torch.maximum(y, near * v).clamp(min=_least(beta))
+    power = omega * z ** (beta - 2)
+    slope = power * (z - v)
+    if beta < 1:
+        return _Model(slope, (2 - beta) * power * v / z, power * z)
+    if beta > 2:
+        return _Model(slope, (beta - 1) * power, -power * v)
+    return _Model(slope, power * ((beta - 1) + (2 - beta) * v / z), torch.zeros_like(y))
 
 
-def _groups_at_once(m: int, lanes: int) -> int:
-    return max(_AT_ONCE // (m * lanes), 1)
+def _slope(beta: float, v: Tensor, omega: Tensor, frozen: Tensor, y: Tensor) -> Tensor:
+    """Return the slopes of entries, with the concave parts replaced by their tangents."""
+    z = y.clamp(min=_least(beta))
+    power = omega * z ** (beta - 2)
+    up = power * z if beta >= 1 else 0.0
+    down = power * v if beta <= 2 else 0.0
+    return frozen + up - down
 
 
-def _by_groups(
-    longest: int, shortest: int, r: int, n_lines: int, lanes: int, dtype: torch.dtype
-) -> list[Tensor]:
-    """Scratch for groups of rows: three arrays by entries of V, then x, sums, Hessians, steps."""
-    k, entries = _groups_at_once(shortest, lanes), max(_AT_ONCE, longest * lanes)
-    sizes = (*[entries] * 3, *(k * n * lanes for n in (r, r, n_lines, r)))
-    return [torch.empty(size, dtype=dtype) for size in sizes]
+def _least(beta: float) -> float:
+    """Return the least fit of which powers are finite."""
+    return 1e-150 if beta == 1 else 1e-90 if beta == 0 else 10 ** (-260 / (abs(beta) + 4))
 
 
-def _flat(A: Tensor) -> np.ndarray:
-    return A.view(-1).numpy()
+def _blocks(V: Matrix, size: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield rows of V, dense, and their weights; entries without weight are 1."""
+    data = V.V if isinstance(V, Observed) else V
+    for rows, v in data.blocks(size):
+        if not isinstance(V, Observed):
+            yield rows, v.double(), torch.ones_like(v, dtype=torch.float64)
+            continue
+        omega = V.weights[rows] if isinstance(data, Dense) else _weights(V, rows)
+        yield rows, torch.where(omega > 0, v.double(), 1.0), omega.double()
 
 
-class _Room(NamedTuple):
-    """Scratch for rows of up to `width` entries at rank r; `logs` is where logarithms are taken."""
-
-    B: np.ndarray
-    v: np.ndarray
-    weight: np.ndarray
-    y: np.ndarray
-    slope: np.ndarray
-    curve: np.ndarray
-    frozen: np.ndarray
-    G: np.ndarray
-    small: np.ndarray
-    logs: np.ndarray
-    exponents: np.ndarray
-    at: np.ndarray
-
-    @staticmethod
-    def of(r: int, width: int, dtype: Any) -> _Room:
-        """Weights are ones until others are written."""
-        v, y, slope, curve, frozen = (np.empty(width, dtype) for _ in range(5))
-        return _Room(
-            B=np.empty(r * width, dtype),
-            v=v,
-            weight=np.ones(width, dtype),
-            y=y,
-            slope=slope,
-            curve=curve,
-            frozen=frozen,
-            G=np.empty((r, r), dtype),
-            small=np.empty((3, r), dtype),
-            logs=np.empty(width),
-            exponents=np.empty(width, np.int64),
-            at=np.empty(r, np.int64),
-        )
+def _weights(V: Observed, rows: slice) -> Tensor:
+    assert isinstance(V.V, Sparse)
+    at = replace(V.V.by_rows, values=V.weights)
+    return at.block(rows.start, rows.stop).to_dense()
 
 
 def _check(problem: Problem) -> None:
@@ -269,6 +228,60 @@ def _check(problem: Problem) -> None:
         )
 
 
+class Coded(NamedTuple):
+    """The rows of W for a known H, the steps made, and whether there was time for all."""
+
+    W: Float[Tensor, "m r"]
+    n_iter: int
+    whole: bool
+    history: np.ndarray  # √(2·objective / entries) and seconds after 0, 1, … steps
+
+
+def coded(
+    problem: Problem,
+    x: Factors,
+    n_steps: int,
+    *,
+    n_sweeps: int = _SWEEPS,
+    ends: bool = False,
+    until: float | None = None,
+) -> Coded | None:
+    """The W of x after so many steps of the core, fewer if it `ends` where they gain nothing more.
+
+    `until` is a reading of `time.perf_counter()`. None where the core does not serve.
+    """
+    module, V, beta = core(), problem.V, problem.loss.kernel_beta
+    known = isinstance(V, Dense | Sparse | Observed) and V.device.type == "cpu"
+    if module is None or beta is None or not known or not problem.is_elastic:
+        return None
+    (l1, l2), fixed, r = problem.on_w.elastic or (0.0, 0.0), problem.on_w.fixed, x.W.shape[1]
+    held = [] if fixed is None else fixed.at.nonzero().flatten().tolist()
+    found = module.run(
+        [for_core(V)],
+        [0],
+        [r],
+        [0],
+        [tuple(F.double().clamp(min=0).numpy() for F in x)],
+        [(held, list(range(r)))],
+        max_iter=n_steps,
+        tol=0.0,
+        l1=(float(l1), 0.0),
+        l2=(float(l2), 0.0),
+        finish="exact" if ends else "none",
+        order=False,
+        scale="none",
+        seconds=math.inf if until is None else max(until - time.perf_counter(), 0.0),
+        threads=width(),
+        loss=(beta, n_sweeps, 1.0, 1, 0, 0, False),
+    )
+    (lane,) = apart(found, [V.shape], [r])
+    if lane.status == "INTERRUPTED":
+        raise KeyboardInterrupt
+    readings.add(lane.iterations)
+    W, is_whole = torch.from_numpy(lane.W).to(x.W.dtype), lane.status != "TIME_LIMIT"
+    return Coded(W, lane.iterations, is_whole, lane.history)
+
+
 def thinned(problem: Problem) -> Problem:
     """The problem with V as a sparse matrix, if most of it is zero and the loss Kullback–Leibler.
 
@@ -276,23 +289,11 @@ def thinned(problem: Problem) -> Problem:
     entries alone are the same, and faster.
     """
     V = problem.V
-    if not is_plain_kullback(problem) or len(V.shape) > 2 or V.device.type != "cpu":
+    if problem.loss != Beta(1.0) or not isinstance(V, Dense):
         return problem
-    assert isinstance(V, Dense)
+    if len(V.shape) > 2 or V.device.type != "cpu":
+        return problem
     size = V.stored.numel()
     if size <= _FEW or int(V.stored.count_nonzero()) > _THIN * size:
         return problem
     return replace(problem, V=Sparse.of(scipy.sparse.csr_array(V.entries.numpy())))
-
-
-def is_plain_kullback(problem: Problem) -> bool:
-    """Whether V is dense, without weights, and the loss Kullback–Leibler."""
-    return problem.loss.kernel_beta == 1 and isinstance(problem.V, Dense)
-
-
-def _weights(on: Penalties) -> tuple[float, float]:
-    return on.elastic or (0.0, 0.0)
-
-
-def _held(on: Penalties, r: int) -> list[float]:
-    return [0.0] * r if on.fixed is None else on.fixed.at.double().tolist()

@@ -69,7 +69,7 @@ def _how_far(
     linear: Float[Tensor, "b 1 r"],
     tiny: float,
 ) -> Float[Tensor, "b n"]:
-    """For each row, the share of its step that descends: slopes as in `kernels.kullback`."""
+    """For each row, the share of its step that descends: slopes as in `solvers.newton`."""
     way, fixed = B @ step.mT, (step * linear).sum(dim=-1)
 
     def slope(t: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
