@@ -18,7 +18,6 @@ KERNELS = [
     [
         ("loops", "parts"),
         ("loops", "sweeps", SINGLE),
-        ("whole", "addresses"),
         ("rows", "solve_rows"),
         ("rows", "solve_sums"),
     ],

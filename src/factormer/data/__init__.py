@@ -6,7 +6,7 @@ from factormer.data.core import for_core
 from factormer.data.dense import Dense
 from factormer.data.format import checked
 from factormer.data.lowrank import LowRank, agreeing, enriched, sketch
-from factormer.data.observed import Observed, stored
+from factormer.data.observed import Observed, counted, stored
 from factormer.data.sparse import Sparse
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Sparse",
     "agreeing",
     "checked",
+    "counted",
     "enriched",
     "for_core",
     "n_entries",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -121,6 +122,11 @@ class Observed:
 
     def blocks(self, size: int | None) -> Iterator[tuple[slice, Float[Tensor, "*b k n"]]]:
         return self.filled.blocks(size)
+
+
+def counted(V: Matrix) -> float:
+    """How many entries of one matrix count."""
+    return float(V.count()) if isinstance(V, Observed) else float(math.prod(V.shape))
 
 
 def stored(V: Float[Tensor, "m n"], weights: Float[Tensor, "m n"]) -> Observed:

@@ -36,11 +36,6 @@ def compiled(*wanted: Any) -> ModuleType | None:
     return _loaded("loops", *wanted)
 
 
-def small_problems(*wanted: Any) -> ModuleType | None:
-    """Return the steps before and after the iterations of a small factorization."""
-    return _loaded("whole", *wanted)
-
-
 def on_chip() -> ModuleType | None:
     """Small factorizations as a whole on a GPU, one thread block each."""
     return _loaded("onchip")

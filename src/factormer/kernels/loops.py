@@ -277,12 +277,6 @@ def extrapolated() -> Callable[..., tuple[int, tuple[float, float, float, float,
     return jit(result(PARTS, DATA, POINTS, OPTIONS, RATES, PROGRESS, _vector, SCRATCH))(_iterations)
 
 
-@once
-def address_of_iterations() -> int:
-    """Where the compiled iterations stand."""
-    return address(extrapolated())
-
-
 def _slope(parts, data, points, m):
     """The norm of the gradient at points.new, where an entry is 0 of its negative part alone.
 

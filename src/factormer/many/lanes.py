@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from factormer.data import Matrix
+from factormer.data import Matrix, counted
 from factormer.kernels.core import width
 from factormer.kernels.threads import threads
 from factormer.many.deadline import Deadline
@@ -38,13 +38,13 @@ class Ended:
 
     def summaries(self) -> Summaries:
         """The numbers of each."""
-        if any(not plan.request.problem.is_plain for plan in self.plans):
+        if any(not plan.request.problem.is_free for plan in self.plans):
             results = [self.result(k) for k in range(len(self.runs))]
             rmse = np.array([float(result.rmse) for result in results])
         else:
             rmse = np.array([run.error for run in self.runs])
         error = np.array([run.error for run in self.runs])
-        entries = np.array([math.prod(V.shape) for V in self.matrices], float)
+        entries = np.array([counted(V) for V in self.matrices])
         n_iter = np.array([run.n_iter for run in self.runs])
         status = np.array([run.status.name for run in self.runs], object)
         return Summaries(rmse, half_square(error, entries), n_iter, status)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factormer.data import Dense, LowRank, Matrix, Observed, Sparse, for_core
+from factormer.data import Dense, LowRank, Matrix, Observed, Sparse, counted, for_core
 from factormer.data.factors import Factors
 from factormer.data.intake import check_mean, check_start
 from factormer.kernels.core import apart, core, width
@@ -468,9 +468,7 @@ def _fixed(problem: Problem, count: int) -> list[Any] | None:
 
 def _trace(problem: Problem, run: Run) -> Trace:
     trace = Trace.of(torch.from_numpy(run.history[:, 0]), run.history[:, 1], run.passes)
-    V = problem.V
-    entries = V.count() if isinstance(V, Observed) else math.prod(V.shape)
-    trace.entries = np.float64(entries)
+    trace.entries = np.float64(counted(problem.V))
     trace.measure = problem.measure
     return trace
 
