@@ -101,12 +101,14 @@ def test_other_requests_are_no_lanes():
     assert ways(V @ V.T, 3, symmetric=True).core
     for options in ({}, {"init": "nndsvd"}, {"resample": "poisson"}, {"n_init": 1}):
         assert ways(V, 3, **options).core, options
-    for options in ({"loss": "kullback-leibler"}, {"solver": "mu"}):
+    for options in ({"loss": "kullback-leibler"}, {"loss": 0.5, "solver": "newton"}):
+        assert ways(V, 3, **options).core, options
+    for options in ({"regularize_H": "smooth"}, {"solver": "mu"}):
         assert not ways(V, 3, **options).core, options
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
-@pytest.mark.parametrize("options", [{}, {"loss": "kullback-leibler"}], ids=["lanes", "alone"])
+@pytest.mark.parametrize("options", [{}, {"loss": "kullback-leibler"}], ids=["lanes", "counts"])
 def test_ctrl_c_reaches_every_thread(options):
     begun = time.perf_counter()
     with two_threads(), interrupted_after(2.0):

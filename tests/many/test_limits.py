@@ -23,7 +23,7 @@ WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "replicates": ("core", LARGE, {"n_init": 60}),
     "sparse": ("core", scipy.sparse.random_array((300, 250), density=0.1, rng=1), {"n_init": 60}),
     "single": ("core", LARGE.astype(np.float32), {"n_init": 60}),
-    "alone": ("alone", LARGE, {"n_init": 20, "loss": "kullback-leibler"}),
+    "counts": ("core", LARGE, {"n_init": 20, "loss": "kullback-leibler"}),
     "resampled": ("core", LARGE, {"n_init": 20, "resample": "poisson"}),
     "multiplicative": ("alone", SMALL, {"solver": "mu"}),
 }

@@ -14,7 +14,9 @@ from factormer.kernels.core import width
 from factormer.kernels.threads import threads
 from factormer.many.deadline import Deadline
 from factormer.many.jobs import Jobs
+from factormer.many.reading import naming
 from factormer.many.results import Summaries
+from factormer.problem.checks import check_zeros
 from factormer.run import core
 from factormer.run.execute import more_seeds
 from factormer.run.plan import Plan
@@ -88,7 +90,10 @@ def _called(jobs: Jobs, chunk: list[int], until: float | None) -> tuple[Ended, b
     """Return jobs at their ends, of several runs of one the best; and whether Ctrl-C ended them."""
     started, lanes, counts = time.perf_counter(), list[core.Lane](), list[int]()
     plans, own, seeds = jobs.plans(chunk), jobs.matrices(chunk), jobs.seed[chunk].tolist()
-    for plan, V, seed in zip(plans, own, seeds, strict=True):
+    for index, plan, V, seed in zip(chunk, plans, own, seeds, strict=True):
+        if plan.request.loss.has_pole:
+            with naming(jobs.number(index)):
+                check_zeros(V, plan.request.loss)
         some = core.lanes_of(plan, [seed, *more_seeds(seed, plan.n_runs)], V)
         counts.append(len(some))
         lanes += some

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,16 @@ from factormer.data.observations import observe
 from factormer.sentence import Sentence, sentence_of
 
 _LEAST = {dtype: float(np.finfo(dtype).tiny) for dtype in (np.dtype("f4"), np.dtype("f8"))}
+
+
+@contextmanager
+def naming(number: int) -> Iterator[None]:
+    """Let errors begin with the number of the problem that they are about."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        said = Sentence("problem {number}: {said}", number=number, said=sentence_of(error))
+        raise type(error)(said) from error
 
 
 def read(
@@ -27,11 +39,8 @@ def read(
         plain = _plain(V)
         if plain is not None:
             return plain
-    try:
+    with naming(number):
         matrix = observe(V, missing=missing, device=device, memory_limit=memory_limit)
-    except (ValueError, TypeError) as error:
-        said = Sentence("problem {number}: {said}", number=number, said=sentence_of(error))
-        raise type(error)(said) from error
     if len(matrix.shape) != 2:
         raise ValueError(f"problem {number} has shape {matrix.shape}; it must be a matrix")
     return matrix

@@ -24,12 +24,12 @@ from factormer.kernels.threads import narrow, threads, width
 from factormer.many import beyond, chip, devices, lanes
 from factormer.many.deadline import Deadline
 from factormer.many.jobs import Jobs
+from factormer.many.reading import naming
 from factormer.many.results import Batch, Listed, Outcome
 from factormer.run.execute import execute
 from factormer.run.plan import Plan, Way
 from factormer.run.result import Result, Status
 from factormer.run.trace import half_square
-from factormer.sentence import Sentence, sentence_of
 
 _NO_CHIP = (
     "Nothing runs on the chip of the GPU (%s): one problem follows another, more slowly. To have "
@@ -192,12 +192,8 @@ def _alone(jobs: Jobs, index: int, deadline: Deadline) -> Outcome:
 
 def _ready(jobs: Jobs, index: int, deadline: Deadline) -> Plan:
     """Return the plan of a job, limited to the time that is left."""
-    try:
+    with naming(jobs.number(index)):
         plan = jobs.ready(index)
-    except (ValueError, TypeError) as error:
-        number = jobs.number(index)
-        said = Sentence("problem {number}: {said}", number=number, said=sentence_of(error))
-        raise type(error)(said) from error
     if deadline.until is None:
         return plan
     left = max(deadline.until - time.perf_counter(), 1e-3)

@@ -168,8 +168,8 @@ def _newton(plan: Plan, V: Matrix) -> tuple[Any, ...]:
     beta = plan.request.problem.loss.kernel_beta
     made = [start.recipe(V) for start in (plan.start, plan.restart) if isinstance(start, Made)]
     recipe = next((r for r in made if r is not None), Recipe())
-    bold = (T.SWEEPS, T.GROWTH) if isinstance(V, Dense) else (T.SPARSE_SWEEPS, T.SPARSE_GROWTH)
-    return (beta, *bold, recipe.starts, recipe.fits, recipe.mends, recipe.roots)
+    steps = T.BOLD if isinstance(V, Dense) and beta == 1 else T.STEPS
+    return (beta, *steps, recipe.starts, recipe.fits, recipe.mends, recipe.roots)
 
 
 def lanes_of(plan: Plan, seeds: Sequence[int | None], V: Matrix | None = None) -> list[Lane]:

@@ -84,9 +84,9 @@ class Kind(NamedTuple):
 
 
 def _newton(problem: Problem) -> Solver[Any]:
-    if not isinstance(problem.V, Dense):
-        return Restarted(Newton(n_sweeps=T.SPARSE_SWEEPS), Extrapolation(gamma=T.SPARSE_GROWTH))
-    return Restarted(Newton(n_sweeps=T.SWEEPS), Extrapolation(gamma=T.GROWTH))
+    is_bold = isinstance(problem.V, Dense) and problem.loss.is_for_counts
+    n_sweeps, growth = T.BOLD if is_bold else T.STEPS
+    return Restarted(Newton(n_sweeps=n_sweeps), Extrapolation(gamma=growth))
 
 
 def her_admm() -> Captured:

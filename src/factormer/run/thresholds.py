@@ -38,8 +38,8 @@ CORE_SKETCH = 100_000  # entries from which a sketch may pay
 CORE_SKETCH_PAYS = 2.0  # times fewer multiplications that a product with it must take
 
 # Newton steps: sweeps over coordinates, and growth of the extrapolation. `make bench NAME=kl`
-SWEEPS, GROWTH = 6, 1.1  # on dense data
-SPARSE_SWEEPS, SPARSE_GROWTH = 4, 1.05
+STEPS = 4, 1.05
+BOLD = 6, 1.1  # on dense counts, where they save iterations
 
 # Data beyond memory. `make bench NAME=passes`
 AT_HAND = 0.3  # passes, by their arithmetic, that iterations between two may cost if V is in memory
