@@ -281,7 +281,7 @@ inline Course course_of(Lane& lane, int32_t place, const Prepared& V, const Rule
     entries = V.known > 0 ? V.known : 1;
     const double unit = __builtin_pow(V.scale, rules.beta), mean = V.total / entries;  // d(c v, c y) = c^β d(v, y)
     const double of_l1 = unit / V.root, of_l2 = unit / V.scale;
-    return {rules, lane, place, entries, entries * (mean > 0 ? __builtin_pow(mean, rules.beta) : 1), __builtin_sqrt(unit),
+    return {rules, lane, place, entries, V.level * entries * (mean > 0 ? __builtin_pow(mean, rules.beta) : 1), __builtin_sqrt(unit),
             {rules.l1[0] * of_l1, rules.l1[1] * of_l1}, {rules.l2[0] * of_l2, rules.l2[1] * of_l2}, 0, {&lane, &host}, {}};
 }
 

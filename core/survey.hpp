@@ -85,7 +85,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
     double* grams = nullptr;
     Panels panels;               // for Newton steps: V dense or sparse, and what starts are fitted to
     Stored stored;
-    double known = 0;            // entries that count
+    double known = 0, level = 1; // entries that count, and their mean weight
     double fit_total = 0, fit_squares = 0;
     bool newton = false, roots = false;
 
@@ -227,15 +227,15 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
         const Index nnz = kind == Kind::sparse ? in.from[0][m] : 0, rows = kind == Kind::sparse ? 1 : m;
         known = double(m) * double(n);
         if (in.weights[0]) {
-            known = total = 0;
+            known = total = level = 0;
             double broken = 0, least = 0;
             auto add = [&](double v, double w) {
-                known += w > 0, total += w > 0 ? v : 0;
+                known += w > 0, total += w > 0 ? v : 0, level += w;
                 broken += w * 0, least = w < least ? w : least;
             };
             if (kind == Kind::sparse)
                 for (int s = 0; s < 2; ++s) {
-                    known = total = 0;
+                    known = total = level = 0;
                     for (Index k = 0; k < nnz; ++k) add(in.values[s][k], static_cast<const double*>(in.weights[s])[k]);
                 }
             else
@@ -243,6 +243,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
                     for (Index j = 0; j < n; ++j) add(entry_of(i, j), weight_of(in, i, j));
             if (!(broken == 0)) flaw = Flaw::not_finite;
             else if (least < 0) flaw = Flaw::negative;
+            level = known > 0 ? level / known : 1;
         }
         const double mean = known > 0 ? total / known : 0;
         if (mean > 0 && mean <= largest_real) {

@@ -67,7 +67,11 @@ def run(matrices: list[Any], index: list[int], ranks: list[int], seeds: Any, **r
 
 def shape(V: Any) -> tuple[int, int]:
     """The rows and columns of a matrix of any kind."""
-    return (len(V[1]), len(V[2])) if isinstance(V, tuple) else V.shape
+    if not isinstance(V, tuple):
+        return V.shape
+    if V[0] == "sparse":
+        return V[1], V[2]
+    return V[1].shape if V[0] == "weighted" else (len(V[1]), len(V[2]))
 
 
 def one(V: Any, rank: int, seed: int = 0, *, start: Any = None, fixed: Any = None, **rules: Any):

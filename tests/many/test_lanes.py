@@ -16,6 +16,7 @@ import torch
 from factormer import Status, factorize, factorize_many
 from factormer.many.jobs import jobs_of
 from factormer.many.run import _ways
+from factormer.penalties import Smooth
 from tests.signals import interrupted_after
 
 
@@ -103,7 +104,7 @@ def test_other_requests_are_no_lanes():
         assert ways(V, 3, **options).core, options
     for options in ({"loss": "kullback-leibler"}, {"loss": 0.5, "solver": "newton"}):
         assert ways(V, 3, **options).core, options
-    for options in ({"regularize_H": "smooth"}, {"solver": "mu"}):
+    for options in ({"regularize_H": Smooth(0.1)}, {"solver": "mu"}):
         assert not ways(V, 3, **options).core, options
 
 

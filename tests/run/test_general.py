@@ -69,7 +69,7 @@ def test_unit_of_v_changes_nothing(random):
     for options in choices:
         a = factorize(V, 3, max_iter=20, **options)
         b = factorize(1e6 * V, 3, max_iter=20, **options)
-        np.testing.assert_allclose(b.W @ b.H.T, 1e6 * a.W @ a.H.T, rtol=1e-6)
+        np.testing.assert_allclose(b.W @ b.H.T, 1e6 * a.W @ a.H.T, rtol=1e-5)  # after float32
 
 
 def weighted_als(V: np.ndarray, weights: np.ndarray, r: int, seed: int) -> np.ndarray:

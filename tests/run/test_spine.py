@@ -167,7 +167,7 @@ def test_more_runs_than_fit_side_by_side_follow_each_other():
         ({"init": "random"}, True),
         ({"regularize_H": L1(0.1)}, True),
         ({"solver": "hals"}, False),
-        ({"loss": 1.0}, False),
+        ({"loss": 1.0}, True),
     ],
 )
 def test_runs_are_lanes_of_the_core_and_follow_each_other_elsewhere(asked, is_of_the_core):
