@@ -132,7 +132,7 @@ def test_a_start_is_a_fit_of_the_roots():
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "weighted"])
 def test_a_time_limit_ends_a_run(kind):
-    rules = {"max_iter": 2**31 - 1, "tol": 0.0, "seconds": 0.05}
+    rules: dict[str, Any] = {"max_iter": 2**31 - 1, "tol": 0.0, "seconds": 0.05}
     found = one(KINDS[kind][0], 4, loss=loss(1.0, fits=5), threads=2, **rules)
     assert found.status == "TIME_LIMIT"
     assert of(kind, found) == pytest.approx(objective(kind, 1.0, found), rel=1e-9)
