@@ -136,7 +136,8 @@ def test_a_time_limit_ends_a_run(kind):
     found = one(KINDS[kind][0], 4, loss=loss(1.0, fits=5), threads=2, **rules)
     assert found.status == "TIME_LIMIT"
     assert of(kind, found) == pytest.approx(objective(kind, 1.0, found), rel=1e-9)
-    none = one(KINDS[kind][0], 4, loss=loss(1.0), **(rules | {"seconds": 0.0}))
+    rules["seconds"] = 0.0
+    none = one(KINDS[kind][0], 4, loss=loss(1.0), **rules)
     assert none.status == "TIME_LIMIT"
 
 
