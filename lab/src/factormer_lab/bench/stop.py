@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from factormer.data import for_core
 from factormer.data.intake import as_matrix
-from factormer.run.core import stored
 from factormer_lab.bench.cases import GENERATED, Case, exponential, find
 from factormer_lab.bench.errors import EXACT
 
@@ -153,7 +153,7 @@ def measure(case: Case, folder: Path, starts: list[str]) -> None:
     """Iterate from every start, and keep the runs that are not kept yet."""
     core = importlib.import_module("factormer._core")
     V = thinned(case.load())
-    given = stored(as_matrix(V))
+    given = for_core(as_matrix(V))
     for kind in starts:
         path = folder / f"{case.name}-{case.rank}-{kind}.npz"
         if path.exists():
