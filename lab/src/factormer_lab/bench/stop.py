@@ -167,11 +167,11 @@ def measure(case: Case, folder: Path, starts: list[str]) -> None:
             return False
 
         rules = {"max_iter": ITERATIONS, "tol": 0, "order": False, "scale": "none", "threads": 1}
-        found = core.run(
+        _, _, history, _ = core.run(
             [given], [0], [case.rank], [0], [x0], **rules, finish="none", callback=look
         )
         looks, flat, slope = np.array(rows).T
-        errors = np.array(found[0][5])[:, 0]
+        errors = np.array(history)[:, 0]
         slope = slope / slope[0]
         np.savez(path, errors=errors, looks=looks.astype(int), flat=flat, slope=slope)
 
