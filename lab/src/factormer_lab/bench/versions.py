@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ class Process:
 
     def end(self) -> None:
         """End the process, whatever it is at."""
-        with self._pipe:
+        with suppress(BrokenPipeError), self._pipe:  # what it has not read is lost
             self._pipe.kill()
 
 
