@@ -115,14 +115,14 @@ core-test: core ## Run the tests of the core
 # Python is not built with sanitizers, so their libraries are loaded before it; what it leaves allocated is no leak of ours.
 ASAN := LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 FACTORMER_CORE=$(CORE)-asan OPENBLAS_NUM_THREADS=1
-CORE_TESTS := $(addprefix tests/core/test_,bits.py ends.py inputs.py start.py twin.py)
+CORE_TESTS := $(addprefix tests/core/test_,bits.py ends.py inputs.py losses.py start.py twin.py)
 
 core-asan: core-asan-built ## Run the tests of the core and the laws under AddressSanitizer and UBSan, in build/core-asan
 	$(ASAN) $(PYTEST) --noconftest $(CORE_TESTS)
 	$(ASAN) FACTORMER_CORE=$(abspath $(CORE)-asan) $(PYTEST) tests/laws
 
 core-asan-short: core-asan-built ## The same in a minute: lanes of every kind, odd inputs, and the law of one answer
-	$(ASAN) $(PYTEST) --noconftest tests/core/test_inputs.py tests/core/test_bits.py -k "not threads"
+	$(ASAN) $(PYTEST) --noconftest tests/core/test_inputs.py tests/core/test_bits.py tests/core/test_losses.py -k "not threads and not alike"
 	$(ASAN) FACTORMER_CORE=$(abspath $(CORE)-asan) $(PYTEST) tests/laws/test_ways.py -k "one_answer and not counts and not multiplicative and (factorize- or list-)"
 
 core-asan-built: $(INSTALLED)
@@ -133,7 +133,7 @@ core-tsan: $(INSTALLED) ## Run the tests of lanes and threads under ThreadSaniti
 	$(CMAKE_CORE) -B $(CORE)-tsan -DSANITIZE=thread
 	cmake --build $(CORE)-tsan --parallel 2
 	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" TSAN_OPTIONS=halt_on_error=1:suppressions=core/tsan.txt FACTORMER_CORE=$(CORE)-tsan OPENBLAS_NUM_THREADS=1 \
-	  $(PYTEST) --noconftest tests/core/test_bits.py tests/core/test_ends.py -k "thread or neighbours or share or time or watch or lanes"
+	  $(PYTEST) --noconftest tests/core/test_bits.py tests/core/test_ends.py tests/core/test_losses.py -k "thread or neighbours or share or time or watch or lanes"
 
 core-count: core ## Count the instructions of an iteration in four fixed cases, by callgrind, beside those recorded
 	$(BIN)/python -m tests.core.instructions
