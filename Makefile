@@ -35,7 +35,7 @@ CLIENTS := cnmf==1.7.1 SigProfilerExtractor==1.4.1
 .PHONY: clients clients-env compare best
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(READY) ## Make .venv and install the package in it, with what draws figures
 

@@ -207,7 +207,7 @@ void begin_newton(Run& run, const Narrow& narrow, const Prepared& of, Course& co
         run.draw(lane.seed, size_of_draws(lane, of));
     }
     run.lift();
-    if (rules.mends > 0) run.mend(rules.mends), run.lift();
+    if (rules.mends > 0 && !of.panels.weights[0] && !of.stored.weights[0]) run.mend(rules.mends), run.lift();
 }
 
 template <class Steps, class Narrow>

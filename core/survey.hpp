@@ -85,7 +85,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
     double* grams = nullptr;
     Panels panels;               // for Newton steps: V dense or sparse, and what starts are fitted to
     Stored stored;
-    double known = 0, level = 1; // entries that count, and their mean weight
+    double known = 0, mean = 0, level = 1;  // entries that count, their mean, and their mean weight
     double fit_total = 0, fit_squares = 0;
     bool newton = false, roots = false;
 
@@ -128,7 +128,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
             exponent = exponent > 1000 ? 1000 : exponent < -1000 ? -1000 : exponent;
             root = __builtin_ldexp(1, -exponent / 2), scale = root * root;
         }
-        if (rules.newton && flaw == Flaw::none) look_at_known(in, rules, crew);
+        if (rules.newton && flaw == Flaw::none) look_at_known(in, rules, seen.most, crew);
         copies = scale != 1;
     }
 
@@ -221,7 +221,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
     }
 
     // Count the entries that have weights, and choose a power of four that brings their mean near 1.
-    void look_at_known(const Matrix& in, const Rules& rules, const Crew& crew) {
+    void look_at_known(const Matrix& in, const Rules& rules, double most, const Crew& crew) {
         newton = true, roots = rules.roots, has_narrow = rules.fits > 0 && !in.weights[0];
         root = scale = 1;
         const Index nnz = kind == Kind::sparse ? in.from[0][m] : 0, rows = kind == Kind::sparse ? 1 : m;
@@ -245,8 +245,9 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
             else if (least < 0) flaw = Flaw::negative;
             level = known > 0 ? level / known : 1;
         }
-        const double mean = known > 0 ? total / known : 0;
-        if (mean > 0 && mean <= largest_real) {
+        mean = known > 0 ? total / known : 0;
+        if (!(mean <= largest_real)) mean = most;  // where the sum overflows
+        if (mean > 0) {
             int exponent;
             __builtin_frexp(mean, &exponent);
             exponent = exponent > 1000 ? 1000 : exponent < -1000 ? -1000 : exponent;
@@ -300,7 +301,7 @@ struct Prepared {  // V times `scale` = root², in the forms that stages ask for
                 count_fit(survey_rows(narrow.data, dense64.rows, dense64.cols, narrow.ld, crew));
             }
         }
-        total *= scale, squares *= scale * scale;
+        total = scale * mean * known, squares *= scale * scale;
     }
     void count_fit(const Survey& seen) { fit_total = seen.total, fit_squares = seen.squares; }
 };

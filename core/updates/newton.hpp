@@ -38,6 +38,7 @@ struct Panels {
     template <class F>
     void set(double* const* to, F&& of, const Crew& crew) const {
         for (int s = 0; s < 2; ++s) {
+            if (length(s) == 0) continue;
             const Index some = 1 + (1 << 14) / (length(s) * wide);
             crew.share(blocks_of(blocks(s), some), [&](Index piece, int, Look& look) {
                 for (Index b = piece * some; b < blocks(s) && b < (piece + 1) * some; ++b) {

@@ -71,7 +71,9 @@ def weighted(rng: np.random.Generator, V: Any) -> Any:
         omega = rng.random(V.shape) * (rng.random(V.shape) < rng.random())
         if omega.size and rng.random() < 0.1:
             omega[rng.integers(len(omega)), rng.integers(V.shape[1])] = rng.choice(ODD)
-        odd = [omega, omega.T, omega.astype(np.float32), np.asfortranarray(omega), omega[:, ::-1]]
+        with np.errstate(all="ignore"):
+            narrow = omega.astype(np.float32)
+        odd = [omega, omega.T, narrow, np.asfortranarray(omega), omega[:, ::-1]]
         return ("weighted", V, odd[rng.choice(5, p=[0.6, 0.1, 0.1, 0.1, 0.1])])
     if isinstance(V, tuple) and V[0] == "sparse" and rng.random() < 0.5:
         sizes = [len(part) if isinstance(part, np.ndarray) else 3 for part in (V[5], V[8])]

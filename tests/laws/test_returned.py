@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 
 import factormer
 from factormer import NMF, Status
+from factormer.kernels.core import core
 from factormer.penalties import L1, L2, Bounds, Fixed, Simplex, Smooth
 
 LOSSES = ["frobenius", "kullback-leibler", "itakura-saito", 1.5]
@@ -207,7 +208,7 @@ def test_tolerance_below_the_precision_ends():
     X = np.random.default_rng(0).poisson(3, size=(40, 30)).astype(np.float32)
     model = NMF(3, beta_loss="kullback-leibler", tol=1e-12, max_iter=5000, random_state=0).fit(X)
     assert model.status_ is Status.CONVERGED
-    assert model.n_iter_ < 2000
+    assert model.n_iter_ < (2000 if core() is not None else model.max_iter)  # Newton, or "mu"
 
 
 def test_iterations_of_coding_are_told():

@@ -71,6 +71,7 @@ def test_curvature_is_the_slope_of_the_slope(beta, rng):
 def test_names():
     assert {name: as_loss(name).degree for name in NAMES} == NAMES
     assert as_loss(0.5).degree == 0.5
+    assert [as_loss(b).degree for b in (1 - 4e-16, -2e-16, 2 + 1e-12, 1.0001)] == [1, 0, 2, 1.0001]
     assert [as_loss(short) for short in ("fro", "kl", "is")] == [Beta(2.0), Beta(1.0), Beta(0.0)]
     for wrong in ("hinge", None, True, float("nan")):
         with pytest.raises(ValueError, match="choose 'frobenius'"):

@@ -14,6 +14,7 @@ from factormer.sentence import Sentence
 NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
 SHORT = {"fro": "frobenius", "kl": "kullback-leibler", "is": "itakura-saito"}
 LARGEST = 100  # β whose powers do not overflow
+_NEAR = 1e-9  # of 0, 1 or 2: a β that counts as that
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,8 @@ def as_loss(given: Any) -> Loss:
     if isinstance(given, str) and given in NAMES:
         return _NAMED[given]
     number: Any = given if isinstance(given, int | float) else math.nan
+    if abs(number - 1) < _NEAR or abs(number) < _NEAR or abs(number - 2) < _NEAR:
+        number = round(number)  # between, the formulas of the limits have no digits
     if isinstance(given, bool) or not abs(number) <= LARGEST:
         names = ", ".join(repr(name) for name in NAMES)
         raise ValueError(

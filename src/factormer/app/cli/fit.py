@@ -98,7 +98,9 @@ def fit(
     max_iter: Annotated[
         int | None, _opt("Iterations at most: 500, or as a run that is continued began.", Solver)
     ] = None,
-    tol: Annotated[float, _opt("Tolerance on the gradient; 0: none.", Solver)] = 1e-4,
+    tol: Annotated[
+        float, _opt("Relative error that may be left ungained; 0: none.", Solver)
+    ] = 1e-4,
     time_limit: Annotated[float | None, _opt("Seconds for each rank.", Solver)] = None,
     device: Annotated[str | None, _opt("cpu, cuda, cuda:1, …", Solver)] = None,
     seed: Annotated[int, _opt("Seed of the random choices.", Solver)] = 0,
