@@ -1,13 +1,14 @@
 """Ctrl-C at a moment that nobody chose."""
 
 import _weakrefset
+import pathlib
 import signal
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_OF_WEAK_REFERENCES = (weakref.__file__, _weakrefset.__file__)
+_LATER = (weakref.__file__, _weakrefset.__file__, pathlib.__file__)
 
 
 @contextmanager
@@ -18,11 +19,12 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     while it calls somebody's hook of the garbage collector, as hypothesis has one. A process that
     was started in the background ignores the signal; within, it does not. Where a weak reference
     ends, as in the tables of the shape checks, Python would drop the exception too, and pytest
-    reports that: there it comes a millisecond later.
+    reports that; so it does where a file was opened that nobody holds yet. There it comes a
+    millisecond later.
     """
 
     def interrupt(_: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_filename in _OF_WEAK_REFERENCES:
+        if frame is not None and frame.f_code.co_filename in _LATER:
             signal.setitimer(signal.ITIMER_REAL, 1e-3, 1.0)
         else:
             signal.raise_signal(signal.SIGINT)
