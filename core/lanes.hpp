@@ -279,10 +279,10 @@ inline Course course_of(Lane& lane, int32_t place, const Prepared& V, const Rule
                 {rules.l1[0] * V.scale * V.root, rules.l1[1] * V.scale * V.root}, {rules.l2[0] * V.scale, rules.l2[1] * V.scale},
                 rules.pull * V.total / (entries > 0 ? entries : 1) * double(V.n), {&lane, &host}, {}};
     entries = V.known > 0 ? V.known : 1;
-    const double unit = __builtin_pow(V.scale, rules.beta), mean = V.total / entries;  // d(c v, c y) = c^β d(v, y)
-    const double of_l1 = unit / V.root, of_l2 = unit / V.scale;
-    return {rules, lane, place, entries, V.level * entries * (mean > 0 ? __builtin_pow(mean, rules.beta) : 1), __builtin_sqrt(unit),
-            {rules.l1[0] * of_l1, rules.l1[1] * of_l1}, {rules.l2[0] * of_l2, rules.l2[1] * of_l2}, 0, {&lane, &host}, {}};
+    const double root_unit = __builtin_pow(V.scale, rules.beta / 2), mean = V.total / entries;  // d(c v, c y) = c^β d(v, y)
+    auto penalty = [&](double weight, double per) { return weight > 0 ? weight * root_unit / per * root_unit : 0; };
+    return {rules, lane, place, entries, V.level * entries * (mean > 0 ? __builtin_pow(mean, rules.beta) : 1), root_unit,
+            {penalty(rules.l1[0], V.root), penalty(rules.l1[1], V.root)}, {penalty(rules.l2[0], V.scale), penalty(rules.l2[1], V.scale)}, 0, {&lane, &host}, {}};
 }
 
 inline void run_lane(Lane& lane, int32_t place, const Prepared& V, const Rules& rules, const Crew& crew, Arena& arena) {

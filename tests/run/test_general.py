@@ -442,3 +442,16 @@ def test_rmse_of_a_stack_with_penalties_is_that_of_each_member(random):
     np.testing.assert_allclose(result.rmse, residual.numpy(), rtol=1e-9)
     assert (result.loss > result.rmse**2 * V[0].numel() / 2).all()
     assert "rmse" in repr(result)
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1e160])
+@pytest.mark.parametrize("beta", [3.0, -1.0])
+def test_powers_of_the_unit_that_overflow_change_no_fit(unit, beta, random):
+    V = low_rank(random) + 0.1
+    a, b = (factorize(c * V, 3, loss=beta, max_iter=20, tol=0) for c in (1.0, unit))
+    np.testing.assert_allclose(b.W / unit**0.5 @ (b.H / unit**0.5).T, a.W @ a.H.T, rtol=1e-3)
+
+
+def test_a_unit_of_errors_beyond_float64_is_refused_in_a_sentence(random):
+    with pytest.raises(ValueError, match="divide V by its mean"):
+        factorize(1e300 * low_rank(random), 3, loss=3.0)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from factormer.data import Dense, LowRank, Matrix, Observed, Sparse, counted, for_core
 from factormer.data.factors import Factors
-from factormer.data.intake import check_mean, check_start
+from factormer.data.intake import check_mean, check_start, check_unit
 from factormer.kernels.core import apart, core, width
 from factormer.problem.error import rmse
 from factormer.problem.problem import Problem
@@ -176,7 +176,11 @@ def lanes_of(plan: Plan, seeds: Sequence[int | None], V: Matrix | None = None) -
     """The lanes of a plan, one for each seed, on its own matrix or on another of its kind."""
     V = plan.request.problem.V if V is None else V
     if is_by_newton(plan.request):
-        V = thinned(replace(plan.request.problem, V=V)).V
+        problem = replace(plan.request.problem, V=V)
+        degree = problem.loss.degree
+        if abs(degree) > 1 and float(mean := problem.mean()):  # else no power overflows
+            check_unit(problem.unit(mean), mean, degree)
+        V = thinned(problem).V
     kinds = plan.kinds or (plan.start, *[plan.restart] * (len(seeds) - 1))
     return [Lane(plan, V, _seed(seed), kinds[k % len(kinds)]) for k, seed in enumerate(seeds)]
 
